@@ -1,0 +1,3 @@
+"""Quintain: agent reinforcement learning in executable environments. Importing it has no side effect."""
+
+__version__ = "0.1.0"

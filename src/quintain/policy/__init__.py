@@ -1,0 +1,5 @@
+"""Who answers."""
+
+from quintain.policy.base import Policy
+
+__all__ = ["Policy"]
