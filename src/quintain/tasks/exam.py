@@ -9,7 +9,9 @@ import msgspec
 from quintain.types import Task, content_digest
 
 
-class PythonSuite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="suite", tag="python"):
+class PythonSuite(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="suite", tag="python",
+):
     """Trusted test files in pytest or unittest style, run in the verifier's own process.
 
     `files` (path → bytes) is the test tree: test files, helpers, data. `modules` are the names under which the tests
