@@ -1,5 +1,10 @@
 """Places where untrusted programs run."""
 
-from quintain.sandbox.base import Backend, Capabilities, FileInfo, Files, Sandbox
+from quintain.sandbox.base import DEFAULT_LIMITS, Backend, Capabilities, FileInfo, Files, Sandbox
+from quintain.sandbox.doctor import Host, Layer, Sweep, clean, examine, report
+from quintain.sandbox.native import NativeBackend
 
-__all__ = ["Backend", "Capabilities", "FileInfo", "Files", "Sandbox"]
+__all__ = [
+    "DEFAULT_LIMITS", "Backend", "Capabilities", "FileInfo", "Files", "Host", "Layer", "NativeBackend", "Sandbox",
+    "Sweep", "clean", "examine", "report",
+]

@@ -1,0 +1,254 @@
+"""One running engine: the native program that makes the sandboxes of one image, and the socket on which it is asked."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import os
+import socket
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TypeVar
+
+import msgspec
+
+from quintain.sandbox import _cgroup, _slots, _wire
+from quintain.sandbox._wire import Op
+from quintain.types import FaultKind, HouseError, Limits
+
+PROGRAM = Path(__file__).parent / "native" / "quintain-sandbox"
+OPEN_WITHIN_SECONDS = 60.0
+DOWN_WITHIN_SECONDS = 10.0
+
+T = TypeVar("T")
+
+
+class Down(msgspec.Struct, frozen=True):
+    """A sandbox is gone: how its first process ended, and what was read before its groups went."""
+
+    wait_status: int
+    usage: _cgroup.Usage
+
+
+class Cell:
+    """One sandbox as its engine knows it: a socket to its agent, and the news of its end."""
+
+    def __init__(self, engine: Engine, number: int, down: asyncio.Future[Down]) -> None:
+        self.engine = engine
+        self.number = number
+        self.pid = 0
+        self.place = 0  # its users and its groups
+        self.socket: socket.socket | None = None
+        self.down = down
+
+
+def program() -> Path:
+    """The compiled engine. Raises HouseError with the remedy when the package was installed without it."""
+    if not os.access(PROGRAM, os.X_OK):
+        raise HouseError(
+            FaultKind.SANDBOX_CREATE_FAILED,
+            f"expected the compiled engine at {PROGRAM}, found none: reinstall with a C compiler (apt-get install gcc)",
+        )
+    return PROGRAM
+
+
+class Engine:
+    """Owns the child process, its slot (lock, users, group names) and the control socket. Use as `async with`."""
+
+    def __init__(self, mounts: list[str], *, rootless: bool) -> None:
+        self._mounts = mounts
+        self._rootless = rootless
+        self._cells: dict[int, Cell] = {}
+        self._opened: dict[int, asyncio.Future[None]] = {}
+        self._next = 1
+        self._cpu_percent = 100
+        self._hello: asyncio.Future[int] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._errors: IO[bytes] | None = None
+        self.slot: _slots.Slot | None = None
+        self.directories: dict[str, Path] = {}
+
+    @property
+    def alive_cells(self) -> int:
+        return len(self._cells)
+
+    async def __aenter__(self) -> Engine:
+        loop = asyncio.get_running_loop()
+        self.slot = _slots.take()
+        try:
+            self._start(self.slot)
+            assert self._control is not None
+            self._hello = loop.create_future()
+            loop.add_reader(self._control.fileno(), self._on_control)
+            async with asyncio.timeout(OPEN_WITHIN_SECONDS):
+                await self._hello
+        except BaseException as error:
+            await self.__aexit__()
+            if isinstance(error, TimeoutError):
+                raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, "the engine did not start within 60 s") from None
+            raise
+        return self
+
+    def _start(self, slot: _slots.Slot) -> None:
+        args = [str(program())]
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        args += [str(theirs.fileno()), str(slot.uid_base), str(_slots.UIDS_PER_SLOT)]
+        args.append("rootless" if self._rootless else "root")
+        for hierarchy in _cgroup.survey().usable:
+            path = _cgroup.prepare(hierarchy, slot.name)
+            self.directories[hierarchy.kind] = path
+            args += ["cgroup", hierarchy.kind, str(path)]
+        args += ["mounts", *self._mounts]
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the engine
+        try:
+            self._process = subprocess.Popen(
+                args, pass_fds=(theirs.fileno(), slot.lock), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=self._errors, start_new_session=True, env={}, cwd="/",
+            )
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+        self._control = ours
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._control is not None:
+            asyncio.get_running_loop().remove_reader(self._control.fileno())
+            self._control.close()
+            self._control = None
+        self._lost("the engine was closed")
+        if self._process is not None:
+            process = self._process
+            for _ in range(int(DOWN_WITHIN_SECONDS / 0.01)):
+                if process.poll() is not None:
+                    break
+                await asyncio.sleep(0.01)
+            else:
+                process.kill()
+                process.wait(5)
+            self._process = None
+        if self._errors is not None:
+            self._errors.close()
+            self._errors = None
+        if self.slot is not None:
+            with suppress(HouseError):
+                _slots.sweep(self.slot)
+            os.close(self.slot.lock)
+            self.slot = None
+
+    def _complaint(self) -> str:
+        if self._errors is None:
+            return ""
+        self._errors.seek(0)
+        return self._errors.read(4096).decode("utf-8", "replace").strip()
+
+    def _lost(self, why: str) -> None:
+        error = HouseError(FaultKind.SANDBOX_LOST, why)
+        refused = HouseError(FaultKind.SANDBOX_CREATE_FAILED, why)
+        for opened in self._opened.values():
+            _fail(opened, refused)
+        if self._hello is not None:
+            _fail(self._hello, refused)
+        for cell in self._cells.values():
+            _fail(cell.down, error)
+        self._opened.clear()
+        self._cells.clear()
+
+    def _on_control(self) -> None:
+        assert self._control is not None
+        for _ in range(256):
+            try:
+                data, ancillary, _, _ = self._control.recvmsg(256, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                data, ancillary = b"", []
+                self._lost(f"the engine's socket failed: {error}")
+            if not data:
+                asyncio.get_running_loop().remove_reader(self._control.fileno())
+                self._lost(f"the engine ended: {self._complaint() or 'it said nothing'}")
+                return
+            self._take(data, ancillary)
+
+    def _take(self, data: bytes, ancillary: list[tuple[int, int, bytes]]) -> None:
+        op, number = _wire.FRAME.unpack_from(data)
+        if op == Op.HELLO and self._hello is not None:
+            self._hello.set_result(number)
+        elif op == Op.OPENED:
+            fds = array.array("i")
+            fds.frombytes(ancillary[0][2][:4])
+            cell = self._cells[number]
+            _, _, cell.pid, cell.place = _wire.OPENED.unpack(data)
+            cell.socket = socket.socket(fileno=fds[0])
+            cell.socket.setblocking(False)
+            self._opened.pop(number).set_result(None)
+        elif op == Op.REFUSED:
+            _, _, error, where = _wire.REFUSED.unpack(data)
+            message = f"{where.rstrip(bytes(1)).decode()}: {os.strerror(error)}"
+            self._cells.pop(number, None)
+            waiting = self._opened.pop(number, None) or self._hello
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(HouseError(FaultKind.SANDBOX_CREATE_FAILED, message))
+        elif op == Op.DOWN:
+            _, _, status, _, oom, peak, cpu, processes = _wire.DOWN.unpack(data)
+            found = self._cells.pop(number, None)
+            nanos = _cgroup.measured(cpu)
+            usage = _cgroup.Usage(
+                _cgroup.measured(oom), _cgroup.measured(peak), None if nanos is None else nanos / 1e9,
+                _cgroup.measured(processes),
+            )
+            if found is not None and not found.down.done():
+                found.down.set_result(Down(status, usage))
+
+    async def open(self, limits: Limits, count: int, network: int) -> list[Cell]:
+        """`count` new sandboxes, all or none. Raises HouseError(SANDBOX_CREATE_FAILED)."""
+        if self._control is None or self._process is None or self._process.poll() is not None:
+            raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"the engine has ended: {self._complaint()}")
+        loop = asyncio.get_running_loop()
+        first, self._next = self._next, self._next + count
+        numbers = range(first, first + count)
+        waiting: list[asyncio.Future[None]] = [loop.create_future() for _ in numbers]
+        cells = [Cell(self, number, loop.create_future()) for number in numbers]
+        self._cells.update(zip(numbers, cells, strict=True))
+        self._opened.update(zip(numbers, waiting, strict=True))
+        await self._send(_wire.OPEN.pack(
+            Op.OPEN, first, count, network, limits.memory_bytes, limits.disk_bytes, limits.inodes, limits.processes,
+            self._cpu_percent,
+        ))
+        await asyncio.wait(waiting, timeout=OPEN_WITHIN_SECONDS + 0.01 * count)
+        errors = [w.exception() if w.done() else TimeoutError("no answer from the engine") for w in waiting]
+        wrong = next((e for e in errors if e is not None), None)
+        if wrong is not None:
+            await self.close([c for c in cells if c.socket is not None])
+            raise wrong if isinstance(wrong, HouseError) else HouseError(FaultKind.SANDBOX_CREATE_FAILED, str(wrong))
+        return cells
+
+    async def close(self, cells: list[Cell]) -> None:
+        """Kill them and wait until they are gone, groups and all; bounded."""
+        for cell in cells:
+            if not cell.down.done():
+                with suppress(HouseError):
+                    await self._send(_wire.CLOSE.pack(Op.CLOSE, cell.number))
+        waiting = [c.down for c in cells if not c.down.done()]
+        if waiting:
+            await asyncio.wait(waiting, timeout=DOWN_WITHIN_SECONDS + 0.01 * len(waiting))
+
+    async def _send(self, message: bytes) -> None:
+        while True:
+            if self._control is None:
+                raise HouseError(FaultKind.SANDBOX_LOST, "the engine was closed")
+            try:
+                self._control.send(message)
+                return
+            except BlockingIOError:
+                await asyncio.sleep(0.001)
+            except OSError as error:
+                raise HouseError(FaultKind.SANDBOX_LOST, f"the engine cannot be reached: {error}") from None
+
+
+def _fail(waiting: asyncio.Future[T], error: HouseError) -> None:
+    if not waiting.done():
+        waiting.set_exception(error)
+        waiting.exception()  # seen: nobody may be waiting any more

@@ -1,0 +1,66 @@
+"""The root file system of the `host` image: the host's own /usr read-only, a minimal /etc and /dev, and the interpreter
+that runs the house when it lives elsewhere. Nothing of /home, /root, /var, /run or /sys is there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+#: What of /etc a program may need to run; links through alternatives, the loader's cache, certificates.
+ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ssl", "ca-certificates", "mime.types",
+       "localtime", "magic", "fonts", "perl", "python3", "python3.11", "python3.12", "python3.13", "java-17-openjdk",
+       "java-21-openjdk", "emacs", "inputrc", "protocols", "services", "vim", "debian_version", "os-release")
+DEVICES = ("null", "zero", "full", "random", "urandom")
+SEARCH_PATH = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
+
+PASSWD = "root:x:0:0:root:/root:/usr/sbin/nologin\nprogram:x:{uid}:{uid}:program:/tmp:/bin/sh\n"
+GROUP = "root:x:0:\nprogram:x:{uid}:\n"
+
+
+def interpreter_prefix() -> Path | None:
+    """Where our interpreter lives, if outside /usr."""
+    prefix = Path(sys.base_prefix).resolve()
+    return None if prefix.is_relative_to("/usr") else prefix
+
+
+def search_path() -> str:
+    """PATH inside; the interpreter that runs the house comes first, so that `python3` is at least as new as ours."""
+    prefix = interpreter_prefix()
+    own = (str(prefix / "bin"),) if prefix else ()
+    return ":".join((*own, *SEARCH_PATH))
+
+
+def host_image() -> list[str]:
+    """The operations that build the root, as triples for the engine: op, a, b."""
+    ops: list[str] = ["ro", "/usr", "usr"]
+    for name in ("bin", "sbin", "lib", "lib64", "lib32"):
+        path = Path("/") / name
+        if path.is_symlink():
+            ops += ["link", os.readlink(path).lstrip("/"), name]
+        elif path.is_dir():
+            ops += ["ro", str(path), name]
+    for name in ETC:
+        path = Path("/etc") / name
+        if path.exists():
+            ops += ["ro", str(path.resolve()), f"etc/{name}"]
+    ops += ["file", "etc/passwd", PASSWD.format(uid=1000), "file", "etc/group", GROUP.format(uid=1000)]
+    ops += ["file", "etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n"]
+    ops += ["file", "etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"]
+    ops += ["file", "etc/resolv.conf", "", "file", "etc/hostname", "sandbox\n"]
+    ops += ["file", "etc/machine-id", "0" * 32 + "\n"]
+    for device in DEVICES:
+        ops += ["dev", device, "-"]
+    for name, target in (("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"),
+                         ("stderr", "/proc/self/fd/2")):
+        ops += ["link", target, f"dev/{name}"]
+    prefix = interpreter_prefix()
+    if prefix:
+        ops += ["ro", str(prefix), str(prefix).lstrip("/")]
+    return ops
+
+
+def default_environment() -> dict[str, str]:
+    """The whole environment of a program besides what its caller gives."""
+    return {"PATH": search_path(), "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8",
+            "USER": "program", "LOGNAME": "program", "SHELL": "/bin/sh"}

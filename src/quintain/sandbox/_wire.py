@@ -1,0 +1,61 @@
+"""The bytes between the house and its native engine; mirrors native/sandbox.h."""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+
+class Op(IntEnum):
+    """Messages of the spawner."""
+
+    OPEN = 1
+    CLOSE = 2
+    OPENED = 3
+    DOWN = 4
+    REFUSED = 5
+    HELLO = 6
+
+
+class A(IntEnum):
+    """Frames of the agent inside a sandbox."""
+
+    PART = 1
+    STDIN = 2
+    RUN = 3
+    KILL = 4
+    READ = 5
+    WRITE = 6
+    LIST = 7
+    STAT = 8
+    REMOVE = 9
+    MKDIR = 10
+    READY = 32
+    BROKEN = 33
+    OUT = 34
+    ERR = 35
+    EXIT = 36
+    REPLY = 37
+    DATA = 38
+    OUT_TAIL = 39
+    ERR_TAIL = 40
+
+
+OPEN = struct.Struct("=IIIIQQQII")  # op first count network memory disk inodes processes cpu_percent
+CLOSE = struct.Struct("=II")
+OPENED = struct.Struct("=IIiI")
+REFUSED = struct.Struct("=IIi64s")
+DOWN = struct.Struct("=IIiIQQQQ")  # op id wait_status pad oom_kills peak_memory cpu_ns peak_processes
+FRAME = struct.Struct("=II")
+RUN = struct.Struct("=QQQIIII")  # wall_ms output_bytes file_bytes cpu_seconds flags argc envc
+EXIT = struct.Struct("=iiIIQQQQQ")  # wait_status error flags pad wall_ns cpu_ns peak_rss out_bytes err_bytes
+REPLY = struct.Struct("=iIQ")
+ENTRY = struct.Struct("=IIQ")
+BROKEN = struct.Struct("=i60s")
+NUMBER = struct.Struct("=Q")
+
+FRAME_BYTES = 65536
+NOT_MEASURED = 2**64 - 1
+RUN_CHANNEL, RUN_STREAM = 1, 2
+EXIT_TIMED_OUT, EXIT_KILLED, EXIT_NOT_STARTED, EXIT_LEFTOVER = 1, 2, 4, 8
+NET_LOOPBACK, NET_EMPTY = 0, 1

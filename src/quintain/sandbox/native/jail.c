@@ -1,0 +1,192 @@
+/* The walls of a sandbox: a small read-only root built once for each image, and what each sandbox adds to it.
+   Order follows what a reviewer checks: groups, mounts, names, loopback, descriptors, limits, identity, filter. */
+#include "sandbox.h"
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/securebits.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define ROOT_AT "/tmp" /* any directory: in our own mount namespace only, for the moment of building */
+
+static _Noreturn void fail(const char *what, const char *about) {
+  fprintf(stderr, "quintain-sandbox: %s %s: %s\n", what, about ? about : "", strerror(errno));
+  _exit(70);
+}
+
+static void make_parents(char *path) {
+  for (char *at = strchr(path, '/'); at; at = strchr(at + 1, '/')) { *at = 0; mkdir(path, 0755); *at = '/'; }
+}
+
+static void bind_read_only(const char *from, const char *to) {
+  struct stat st;
+  if (stat(from, &st)) fail("find", from);
+  if (S_ISDIR(st.st_mode)) mkdir(to, 0755);
+  else { int fd = open(to, O_CREAT | O_WRONLY | O_CLOEXEC, 0644); if (fd < 0) fail("create", to); close(fd); }
+  if (mount(from, to, NULL, MS_BIND | MS_REC, NULL)) fail("bind", from);
+  /* locked flags of the original mount must be kept, or the kernel refuses in a user namespace */
+  unsigned long keep[] = {MS_NOSUID | MS_NODEV, MS_NOSUID | MS_NODEV | MS_NOEXEC, MS_NOSUID};
+  for (unsigned i = 0; i < 3; i++)
+    if (!mount(NULL, to, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | keep[i], NULL)) return;
+  fail("make read-only", to);
+}
+
+static void bind_device(const char *name) {
+  char from[64], to[64];
+  snprintf(from, sizeof from, "/dev/%s", name);
+  snprintf(to, sizeof to, "dev/%s", name);
+  int fd = open(to, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
+  if (fd >= 0) close(fd);
+  if (mount(from, to, NULL, MS_BIND, NULL)) fail("bind", from);
+}
+
+/* mounts: triples (op, a, b): dir PATH - | ro FROM TO | link TARGET PATH | file PATH CONTENT | dev NAME - */
+static void apply(char **m) {
+  for (; m[0]; m += 3) {
+    char *target = strcmp(m[0], "ro") == 0 || strcmp(m[0], "link") == 0 ? m[2] : m[1];
+    if (strcmp(m[0], "dev")) make_parents(target);
+    if (!strcmp(m[0], "dir")) { if (mkdir(target, 0755) && errno != EEXIST) fail("mkdir", target); }
+    else if (!strcmp(m[0], "ro")) bind_read_only(m[1], target);
+    else if (!strcmp(m[0], "link")) { if (symlink(m[1], target)) fail("link", target); }
+    else if (!strcmp(m[0], "dev")) bind_device(m[1]);
+    else if (!strcmp(m[0], "file")) {
+      int fd = open(target, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0644);
+      if (fd < 0 || write(fd, m[2], strlen(m[2])) < 0) fail("write", target);
+      close(fd);
+    } else { errno = EINVAL; fail("understand", m[0]); }
+  }
+}
+
+void jail_build_root(const struct plan *plan) {
+  umask(022);
+  if (unshare(CLONE_NEWNS)) fail("unshare", "mount namespace");
+  if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)) fail("make private", "/");
+  if (mount("tmpfs", ROOT_AT, "tmpfs", MS_NOSUID | MS_NODEV, "size=16m,mode=755")) fail("mount", "tmpfs for the root");
+  if (chdir(ROOT_AT)) fail("enter", ROOT_AT);
+  static const char *const dirs[] = {"dev", "dev/shm", "proc", "work", "tmp", "run", "mnt", "etc", "root"};
+  for (unsigned i = 0; i < sizeof dirs / sizeof *dirs; i++) if (mkdir(dirs[i], 0755)) fail("mkdir", dirs[i]);
+  apply(plan->mounts);
+  if (plan->rootless && mount("/proc", "proc", NULL, MS_BIND | MS_REC, NULL)) fail("bind", "/proc");
+  if (syscall(SYS_pivot_root, ".", ".")) fail("pivot_root", NULL);
+  if (umount2(".", MNT_DETACH)) fail("detach", "the old root");
+  if (chdir("/")) fail("enter", "/");
+  unsigned long flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV;
+  if (mount(NULL, "/", NULL, flags, NULL)) fail("make read-only", "/");
+}
+
+/* ---- inside the new process ---- */
+static int sock_fd;
+static _Noreturn void broken(const char *where) { agent_broken(sock_fd, where, errno); _exit(71); }
+
+static void writable_tree(const struct open_request *want, uint32_t uid) {
+  char options[96];
+  snprintf(options, sizeof options, "size=%llu,nr_inodes=%llu,mode=755",
+           (unsigned long long)want->disk_bytes, (unsigned long long)want->inodes);
+  if (mount("tmpfs", "/mnt", "tmpfs", MS_NOSUID | MS_NODEV, options)) broken("mount the work tree");
+  static const struct { const char *from, *to; mode_t mode; } parts[] = {
+    {"/mnt/work", "/work", 0755}, {"/mnt/tmp", "/tmp", 01777}, {"/mnt/shm", "/dev/shm", 01777}};
+  for (unsigned i = 0; i < 3; i++) {
+    if (mkdir(parts[i].from, parts[i].mode) || chmod(parts[i].from, parts[i].mode)) broken("make the work tree");
+    if (chown(parts[i].from, uid, uid)) broken("give the work tree away");
+    if (mount(parts[i].from, parts[i].to, NULL, MS_BIND, NULL)) broken("bind the work tree");
+  }
+  if (umount2("/mnt", MNT_DETACH)) broken("hide the work tree's other name");
+}
+
+static void proc_tree(void) {
+  if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2") &&
+      mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)) broken("mount /proc");
+  if (mount("/proc/sys", "/proc/sys", NULL, MS_BIND, NULL) ||
+      mount(NULL, "/proc/sys", NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL))
+    broken("make /proc/sys read-only");
+  static const char *const masked[] = {"/proc/kcore", "/proc/keys", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/kmsg"};
+  for (unsigned i = 0; i < sizeof masked / sizeof *masked; i++)
+    if (mount("/dev/null", masked[i], NULL, MS_BIND, NULL) && errno != ENOENT) broken("mask part of /proc");
+}
+
+static void loopback_up(void) {
+  struct ifreq request;
+  memset(&request, 0, sizeof request);
+  strcpy(request.ifr_name, "lo");
+  request.ifr_flags = IFF_UP | IFF_RUNNING;
+  int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request)) broken("bring up loopback");
+  close(fd);
+}
+
+static void limit(int what, rlim_t soft, rlim_t hard) {
+  struct rlimit now, want = {soft, hard};
+  if (getrlimit((__rlimit_resource_t)what, &now)) broken("read a limit");
+  if (want.rlim_max > now.rlim_max) want.rlim_max = now.rlim_max; /* raising needs a right that we may lack */
+  if (want.rlim_cur > want.rlim_max) want.rlim_cur = want.rlim_max;
+  if (setrlimit((__rlimit_resource_t)what, &want)) broken("set a limit");
+}
+
+static void limits(const struct plan *plan, const struct open_request *want) {
+  limit(RLIMIT_CORE, 0, 0);
+  limit(RLIMIT_NOFILE, 1024, 4096);
+  limit(RLIMIT_NPROC, want->processes + 1, want->processes + 1);
+  limit(RLIMIT_MEMLOCK, 64 << 10, 64 << 10);
+  limit(RLIMIT_MSGQUEUE, 0, 0);
+  limit(RLIMIT_SIGPENDING, 1024, 1024);
+  int memory_group = 0;
+  for (int i = 0; i < plan->ncgroups; i++) memory_group |= plan->cgroups[i].kind == 'm' || plan->cgroups[i].kind == 'u';
+  if (!memory_group) limit(RLIMIT_AS, want->memory_bytes, want->memory_bytes); /* soft: each process by itself */
+}
+
+static void identity(const struct plan *plan, uint32_t agent_uid) {
+  struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct caps[2];
+  memset(caps, 0, sizeof caps);
+  if (prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED))
+    broken("lock the secure bits");
+  for (int c = 0; c <= 63; c++) if (prctl(PR_CAPBSET_DROP, c, 0, 0, 0) && errno != EINVAL) broken("drop a capability");
+  if (!plan->rootless) {
+    if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)) broken("keep capabilities");
+    if (setgroups(0, NULL)) broken("leave all groups");
+    if (setresgid(agent_uid, agent_uid, agent_uid) || setresuid(agent_uid, agent_uid, agent_uid)) broken("change the user");
+    /* the agent turns into the program's user before each exec, kills its processes, and can do nothing else */
+    caps[0].permitted = caps[0].effective = 1u << CAP_SETUID | 1u << CAP_SETGID | 1u << CAP_KILL;
+  }
+  if (syscall(SYS_capset, &head, caps)) broken("drop capabilities");
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) broken("set no_new_privs");
+  if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)) broken("become undumpable");
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)) broken("tie to the spawner");
+}
+
+/* Turns this fresh process into PID 1 of a sandbox; never returns. */
+void jail_enter(const struct plan *plan, const struct open_request *want, uint32_t slot, const int *cgroup_fds, int sock) {
+  sock_fd = sock;
+  uint32_t agent_uid = plan->uid_base + 2 * slot, program_uid = agent_uid + 1;
+  if (plan->rootless) agent_uid = program_uid = 1000;
+  if (setsid() < 0) broken("start a session");
+  for (int i = 0; i < plan->ncgroups; i++) if (write(cgroup_fds[i], "0", 1) != 1) broken("join a cgroup");
+  if (unshare(CLONE_NEWCGROUP)) broken("hide the cgroups");
+  writable_tree(want, program_uid);
+  proc_tree();
+  if (sethostname("sandbox", 7)) broken("set the host name");
+  if (want->network == NET_LOOPBACK) loopback_up();
+  int null = open("/dev/null", O_RDWR);
+  if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0) broken("open /dev/null");
+  if (sock != 3 && (dup2(sock, 3) < 0)) broken("place the socket");
+  sock_fd = 3;
+  if (fcntl(3, F_SETFD, FD_CLOEXEC) || syscall(SYS_close_range, 4, ~0u, 0)) broken("close descriptors");
+  limits(plan, want);
+  identity(plan, agent_uid);
+  if (chdir("/work")) broken("enter /work");
+  if (filter_load()) broken("load the system-call filter");
+  agent_main(3, program_uid, want);
+}

@@ -1,0 +1,81 @@
+/* The words shared by keeper, spawner and agent: wire records, small tools. Mirrors sandbox/_wire.py. */
+#ifndef QUINTAIN_SANDBOX_H
+#define QUINTAIN_SANDBOX_H
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <stdint.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* ---- spawner <-> house (SOCK_SEQPACKET, native byte order) ---- */
+enum { OP_OPEN = 1, OP_CLOSE = 2, OP_OPENED = 3, OP_DOWN = 4, OP_REFUSED = 5, OP_HELLO = 6 };
+enum { NET_LOOPBACK = 0, NET_EMPTY = 1, NET_HOST = 2 };
+
+struct open_request {
+  uint32_t op, first, count, network;
+  uint64_t memory_bytes, disk_bytes, inodes;
+  uint32_t processes, cpu_percent;
+};
+struct close_request { uint32_t op, id; };
+struct opened { uint32_t op, id; int32_t pid; uint32_t slot; };
+struct refused { uint32_t op, id; int32_t error; char where[64]; };
+/* Read before the cgroup goes; UINT64_MAX = not measured. */
+struct down { uint32_t op, id; int32_t wait_status; uint32_t pad; uint64_t oom_kills, peak_memory_bytes, cpu_ns, peak_processes; };
+
+/* ---- agent <-> house (SOCK_SEQPACKET) ---- */
+enum {
+  A_PART = 1,   /* bytes that belong to the next request of the same id */
+  A_STDIN = 2,  /* bytes of stdin for the run to come */
+  A_RUN = 3, A_KILL = 4, A_READ = 5, A_WRITE = 6, A_LIST = 7, A_STAT = 8, A_REMOVE = 9, A_MKDIR = 10,
+  A_READY = 32, A_BROKEN = 33, A_OUT = 34, A_ERR = 35, A_EXIT = 36, A_REPLY = 37, A_DATA = 38, A_OUT_TAIL = 39, A_ERR_TAIL = 40
+};
+struct frame { uint32_t op, id; };
+enum { RUN_CHANNEL = 1, RUN_STREAM = 2 };
+struct run_request { uint64_t wall_ms, output_bytes, file_bytes; uint32_t cpu_seconds, flags, argc, envc; };
+enum { EXIT_TIMED_OUT = 1, EXIT_KILLED = 2, EXIT_NOT_STARTED = 4, EXIT_LEFTOVER = 8 };
+struct run_exit {
+  int32_t wait_status, error; uint32_t flags, pad;
+  uint64_t wall_ns, cpu_ns, peak_rss_bytes, out_bytes, err_bytes;
+};
+struct reply { int32_t error; uint32_t pad; uint64_t size; };
+#define FRAME_BYTES 65536
+#define PART_LIMIT (20u << 20)
+
+/* ---- what the spawner is told at its start ---- */
+#define MAX_CGROUPS 5
+struct cgroup { int dir; char kind; /* m p c a = v1 memory pids cpu cpuacct; u = unified */ };
+struct plan {
+  int control;              /* socket to the house */
+  int rootless;
+  uint32_t uid_base;        /* first of two uids per sandbox (agent, program); ignored when rootless */
+  uint32_t uid_count;
+  int ncgroups;
+  struct cgroup cgroups[MAX_CGROUPS];
+  const char *cgroup_paths[MAX_CGROUPS];
+  char **mounts;            /* the root file system, op by op, NULL-terminated triples */
+};
+
+struct cell {               /* one sandbox, as the spawner sees it */
+  uint32_t id; pid_t pid; int closing;
+};
+
+/* jail.c */
+void jail_build_root(const struct plan *plan);
+void jail_enter(const struct plan *plan, const struct open_request *want, uint32_t slot, const int *cgroup_fds, int sock);
+/* filter.c */
+int filter_load(void);
+/* agent.c */
+_Noreturn void agent_main(int sock, uint32_t program_uid, const struct open_request *want);
+void agent_broken(int sock, const char *where, int error);
+/* cgroup.c */
+int cgroup_make(const struct plan *plan, const struct open_request *want, uint32_t slot, int fds[MAX_CGROUPS], char *where, size_t n);
+void cgroup_usage(const struct plan *plan, uint32_t slot, struct down *down);
+int cgroup_remove(const struct plan *plan, uint32_t slot);
+void cgroup_sweep(const struct plan *plan);
+/* spawner.c */
+_Noreturn void spawner_main(struct plan *plan);
+
+uint64_t now_ns(void);
+#endif

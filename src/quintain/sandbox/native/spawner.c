@@ -1,0 +1,178 @@
+/* Makes sandboxes of one image in batches, watches them, and takes them down. Single-threaded: one request after another,
+   so that a sandbox costs one clone3 of a small process in a tiny mount table. */
+#include "sandbox.h"
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct plan *plan;
+static struct cell *cells;         /* indexed by slot; a slot is a pair of uids and a cgroup name */
+static uint32_t ncells, next_slot;
+
+static void tell(const void *message, size_t n, int fd) {
+  struct iovec v = {(void *)message, n};
+  char control[CMSG_SPACE(sizeof(int))];
+  memset(control, 0, sizeof control);
+  struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+  if (fd >= 0) {
+    m.msg_control = control; m.msg_controllen = sizeof control;
+    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+    h->cmsg_level = SOL_SOCKET; h->cmsg_type = SCM_RIGHTS; h->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(h), &fd, sizeof fd);
+  }
+  while (sendmsg(plan->control, &m, MSG_NOSIGNAL) < 0) if (errno != EINTR) _exit(0); /* the house is gone */
+}
+
+static void refuse(uint32_t id, int error, const char *where) {
+  struct refused r = {OP_REFUSED, id, error, ""};
+  snprintf(r.where, sizeof r.where, "%s", where);
+  tell(&r, sizeof r, -1);
+}
+
+/* Slots are handed out round robin: a uid comes back as late as possible. */
+static int free_slot(void) {
+  for (uint32_t tried = 0; tried < ncells; tried++) {
+    uint32_t slot = next_slot;
+    next_slot = (next_slot + 1) % ncells;
+    if (!cells[slot].pid) return (int)slot;
+  }
+  return -1;
+}
+
+static int write_map(pid_t pid, const char *file, const char *text) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/%s", pid, file);
+  int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  ssize_t n = write(fd, text, strlen(text));
+  close(fd);
+  return n < 0 ? -1 : 0;
+}
+
+static void open_one(const struct open_request *want, uint32_t id) {
+  int slot = free_slot(), pair[2] = {-1, -1}, gate[2] = {-1, -1}, fds[MAX_CGROUPS];
+  char where[64] = "";
+  if (slot < 0) { refuse(id, EAGAIN, "find a free slot"); return; }
+  for (int i = 0; i < MAX_CGROUPS; i++) fds[i] = -1;
+  if (cgroup_make(plan, want, (uint32_t)slot, fds, where, sizeof where)) {
+    int error = errno;
+    for (int i = 0; i < plan->ncgroups; i++) if (fds[i] >= 0) close(fds[i]);
+    cgroup_remove(plan, (uint32_t)slot);
+    refuse(id, error, where);
+    return;
+  }
+  struct clone_args args;
+  memset(&args, 0, sizeof args);
+  args.flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC;
+  if (want->network == NET_LOOPBACK || want->network == NET_EMPTY) args.flags |= CLONE_NEWNET;
+  if (plan->rootless) args.flags |= CLONE_NEWUSER;
+  args.exit_signal = SIGCHLD;
+  pid_t pid = -1;
+  int error = 0;
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) { error = errno; snprintf(where, sizeof where, "make a socket pair"); }
+  else if (plan->rootless && pipe2(gate, O_CLOEXEC)) { error = errno; snprintf(where, sizeof where, "make a pipe"); }
+  else {
+    pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
+    if (pid == 0) {
+      char go;
+      if (plan->rootless) { close(gate[1]); if (read(gate[0], &go, 1) != 1) _exit(75); }
+      jail_enter(plan, want, (uint32_t)slot, fds, pair[1]);
+      _exit(76);
+    }
+    if (pid < 0) { error = errno; snprintf(where, sizeof where, "clone3"); }
+    if (pid > 0 && plan->rootless) {
+      if (write_map(pid, "uid_map", "1000 0 1") || write_map(pid, "gid_map", "1000 0 1") || write(gate[1], "g", 1) != 1) {
+        error = errno; snprintf(where, sizeof where, "map the user"); kill(pid, SIGKILL); waitpid(pid, NULL, 0); pid = -1;
+      }
+    }
+  }
+  if (pair[1] >= 0) close(pair[1]);
+  for (int i = 0; i < 2; i++) if (gate[i] >= 0) close(gate[i]);
+  for (int i = 0; i < plan->ncgroups; i++) if (fds[i] >= 0) close(fds[i]);
+  if (pid < 0) {
+    if (pair[0] >= 0) close(pair[0]);
+    cgroup_remove(plan, (uint32_t)slot);
+    refuse(id, error, where);
+    return;
+  }
+  cells[slot] = (struct cell){id, pid, 0};
+  struct opened done = {OP_OPENED, id, pid, (uint32_t)slot};
+  tell(&done, sizeof done, pair[0]);
+  close(pair[0]);
+}
+
+static void reap(void) {
+  int status;
+  pid_t pid;
+  while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+    for (uint32_t slot = 0; slot < ncells; slot++)
+      if (cells[slot].pid == pid) {
+        struct down d;
+        memset(&d, 0, sizeof d);
+        d.op = OP_DOWN; d.id = cells[slot].id; d.wait_status = status;
+        cgroup_usage(plan, slot, &d);
+        cgroup_remove(plan, slot);
+        cells[slot].pid = 0;
+        tell(&d, sizeof d, -1);
+        break;
+      }
+}
+
+static void close_one(uint32_t id) {
+  for (uint32_t slot = 0; slot < ncells; slot++)
+    if (cells[slot].pid && cells[slot].id == id) { kill(cells[slot].pid, SIGKILL); return; }
+}
+
+static void serve(void) {
+  char bytes[256];
+  ssize_t n = recv(plan->control, bytes, sizeof bytes, 0);
+  if (n <= 0) _exit(0); /* our sandboxes die with us; the keeper clears the groups */
+  uint32_t op;
+  memcpy(&op, bytes, sizeof op);
+  if (op == OP_OPEN && (size_t)n == sizeof(struct open_request)) {
+    struct open_request want;
+    memcpy(&want, bytes, sizeof want);
+    for (uint32_t i = 0; i < want.count; i++) open_one(&want, want.first + i);
+  } else if (op == OP_CLOSE && (size_t)n == sizeof(struct close_request)) {
+    struct close_request want;
+    memcpy(&want, bytes, sizeof want);
+    close_one(want.id);
+  }
+}
+
+_Noreturn void spawner_main(struct plan *p) {
+  plan = p;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  struct rlimit files;
+  if (!getrlimit(RLIMIT_NOFILE, &files)) { files.rlim_cur = files.rlim_max; setrlimit(RLIMIT_NOFILE, &files); }
+  ncells = plan->uid_count / 2;
+  cells = calloc(ncells, sizeof *cells);
+  sigset_t set;
+  sigemptyset(&set); sigaddset(&set, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &set, NULL);
+  int children = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (!cells || children < 0) { refuse(0, errno, "start the spawner"); _exit(70); }
+  jail_build_root(plan);
+  uint32_t hello[2] = {OP_HELLO, ncells};
+  tell(hello, sizeof hello, -1);
+  for (;;) {
+    struct pollfd poll_fds[2] = {{plan->control, POLLIN, 0}, {children, POLLIN, 0}};
+    if (poll(poll_fds, 2, -1) < 0 && errno != EINTR) _exit(70);
+    struct signalfd_siginfo seen[16];
+    while (read(children, seen, sizeof seen) > 0) ;
+    if (poll_fds[1].revents) reap();
+    if (poll_fds[0].revents) serve();
+  }
+}
