@@ -22,9 +22,9 @@ from quintain.types.reward import Flag, Passed, Reward, Score, Severity, TestRes
 from quintain.types.task import Entry, Grading, Isolation, Network, Task, content_digest
 
 __all__ = [
-    "CLASS_OF", "Broke", "Built", "Closed", "Entry", "Episode", "Event", "Fault", "FaultKind", "Finish", "Flag",
+    "Broke", "Built", "CLASS_OF", "Closed", "Entry", "Episode", "Event", "Fault", "FaultKind", "Finish", "Flag",
     "Graded", "Grading", "Group", "HouseError", "Isolation", "KilledBy", "Limits", "MEBIBYTE", "Message", "Network",
-    "Opened", "Outcome", "Owner", "Passed", "Program", "Ran", "Rejected", "Reward", "Role", "Said", "Sampled", "Score",
-    "Scopes", "Severity", "Status", "Stop", "Task", "TaskError", "TestResult", "Trainable", "Turn", "Verdict",
+    "Opened", "Outcome", "Owner", "Passed", "Program", "Ran", "Rejected", "Reward", "Role", "Said", "Sampled", "Scopes",
+    "Score", "Severity", "Status", "Stop", "Task", "TaskError", "TestResult", "Trainable", "Turn", "Verdict",
     "content_digest", "fold",
 ]

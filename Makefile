@@ -1,0 +1,41 @@
+# make demo | test | check | bench | docs | clean: each does its own set-up (Debian: python3 >= 3.11, python3-venv, gcc, git).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SOURCES := $(wildcard src/quintain/sandbox/native/*.c src/quintain/sandbox/native/*.h)
+
+.PHONY: demo test check bench docs clean venv
+.DELETE_ON_ERROR:
+
+venv: $(READY)
+
+$(READY): pyproject.toml setup.py $(SOURCES)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Quintain needs Python 3.11 or newer, found $$($(PYTHON) -V): set PYTHON=python3.x" >&2; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,tasks]'
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/python examples/demo.py
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff check setup.py src tests bench examples .ci
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python .ci/module_size.py
+
+bench: $(READY)
+	@for script in bench/[!_]*.py; do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done
+
+docs: $(READY)
+	$(BIN)/python .ci/docs_links.py
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -f src/quintain/sandbox/native/quintain-sandbox
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +

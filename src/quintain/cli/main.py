@@ -1,0 +1,63 @@
+"""The entrance: which commands there are, and what an exit code means."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import NoReturn
+
+import click
+
+from quintain import __version__
+from quintain.cli.exits import INTERRUPTED
+
+#: Each command with the line that `--help` shows; its module `quintain.cli.NAME` is imported only when it is used.
+COMMANDS = {
+    "run": "Let a policy attempt tasks in sandboxes, and keep what happened.",
+    "show": "Tell the story of a run or of one episode.",
+    "tasks": "List, look into, check and write tasks.",
+    "doctor": "Say what this host can do, and clean up what a killed run left.",
+}
+
+
+class _Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"quintain.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="quintain %(version)s")
+def command() -> None:
+    """Agent reinforcement learning in executable environments, with rewards that can be trusted.
+
+    \b
+    Examples:
+      quintain run humaneval --policy oracle --take 10
+      quintain show runs/…            (a run folder, or a run folder and an episode)
+
+    Exit codes: 0 done, 1 something failed, 2 wrong usage, 3 this host cannot, 130 interrupted.
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with its code."""
+    try:
+        code = command.main(prog_name="quintain", standalone_mode=False)
+    except click.ClickException as problem:
+        problem.show()
+        sys.exit(problem.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        sys.exit(INTERRUPTED)
+    sys.exit(code if isinstance(code, int) else 0)
