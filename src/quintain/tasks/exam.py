@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 
 import msgspec
 
+from quintain.tasks.names import check_id, check_paths
 from quintain.types import Task, content_digest
 
 
@@ -72,3 +74,51 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     task: Task
     exam: Exam
+
+    @classmethod
+    def sealed(cls, exam: Exam, *, files: dict[str, bytes] | None = None, **fields: object) -> Item:
+        """An item whose task carries the exam's digest, its own version, and the visible tests among its files.
+
+        `fields` are those of `Task` without `version` and `exam`. Raises TaskError for an id that may not be one and
+        for a path, in any of the trees, that is not relative or leads out of its tree.
+        """
+        shown = {**(files or {}), **visible_files(exam.visible)}
+        task = Task.sealed(files=shown, exam=exam.digest, **fields)
+        check_id(task.id)
+        check_paths([task.entry.path])
+        for tree in (shown, exam.oracle or {}, *exam.null, *_trees(exam.hidden), *_trees(exam.reserve)):
+            check_paths(tree)
+        return cls(task=task, exam=exam)
+
+
+def _trees(suite: Suite | None) -> tuple[dict[str, bytes], ...]:
+    if isinstance(suite, StdioSuite):
+        return tuple(case.files for case in suite.cases)
+    return (suite.files,) if suite else ()
+
+
+#: Where the visible tests lie in the work tree.
+VISIBLE_FOLDER = "tests_visible"
+
+
+def visible_files(suite: Suite | None) -> dict[str, bytes]:
+    """The files by which a visible suite is shown in the work tree, below `tests_visible/`."""
+    if suite is None:
+        return {}
+    files = suite.files if isinstance(suite, PythonSuite) else case_files(suite)
+    return {f"{VISIBLE_FOLDER}/{path}": content for path, content in files.items()}
+
+
+def case_files(suite: StdioSuite) -> dict[str, bytes]:
+    """The cases of a suite as files: NAME.in, NAME.out, and NAME.args (one shell line), NAME.code (the exit code, or
+    'any') and NAME.files/... where they say something."""
+    files: dict[str, bytes] = {}
+    for case in suite.cases:
+        files[f"{case.name}.in"] = case.stdin
+        files[f"{case.name}.out"] = case.stdout
+        if case.argv:
+            files[f"{case.name}.args"] = (shlex.join(case.argv) + "\n").encode()
+        if case.exit_code != 0:
+            files[f"{case.name}.code"] = b"any\n" if case.exit_code is None else b"%d\n" % case.exit_code
+        files.update({f"{case.name}.files/{path}": content for path, content in case.files.items()})
+    return files
