@@ -1,4 +1,4 @@
-"""Builds the one thing here that is not Python: the native sandbox's program, an executable beside its sources."""
+"""Builds what is not Python here, beside its sources: the native sandbox's program, and the library of its zygote."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from setuptools.errors import CompileError
 
 NATIVE = Path("src/quintain/sandbox/native")
 FLAGS = ["-O2", "-Wall", "-Wextra"]
+PROGRAM = "quintain.sandbox.native.quintain-sandbox"
+LIBRARY = "quintain.sandbox.native.libquintain"
 
 
 class BuildPrograms(build_ext):
-    """Makes executables instead of shared objects; in place (below src/) in an editable install, in the wheel else."""
+    """Plain programs and libraries, no Python modules; in place (below src/) in an editable install, in the wheel else."""
 
     def get_ext_filename(self, fullname: str) -> str:
-        return os.path.join(*fullname.split("."))
+        return os.path.join(*fullname.split(".")) + (".so" if fullname.endswith(LIBRARY) else "")
 
     def build_extension(self, ext: Extension) -> None:
         target = Path(self.get_ext_fullpath(ext.name))
@@ -28,12 +30,14 @@ class BuildPrograms(build_ext):
         draft = target.with_name(target.name + ".new")
         compiler = shlex.split(os.environ.get("CC", "cc")) + shlex.split(os.environ.get("CFLAGS", "")) + FLAGS
         complaint = ""
-        for link in (["-static"], []):  # static: the program must run below any root file system
-            command = [*compiler, *link, "-o", str(draft), *ext.sources]
+        library = ext.name.endswith(LIBRARY)
+        # static: the program must run below any root file system
+        for link in [["-shared", "-fPIC", "-fvisibility=hidden"]] if library else [["-static"], []]:
+            command = [*compiler, *link, *(f"-D{n}" for n, _ in ext.define_macros), "-o", str(draft), *ext.sources]
             complaint = _compile(command)
             if not complaint:
                 os.replace(draft, target)
-                print(f"built {target} ({'static' if link else 'dynamic: no static libc found here'})")
+                print(f"built {target} ({link[0][1:] if link else 'dynamic: no static libc found here'})")
                 return
         raise CompileError(f"{target.name} did not compile:\n{complaint}")
 
@@ -58,7 +62,9 @@ def _programs() -> list[Extension]:
     if not sys.platform.startswith("linux") or not sources:
         return []
     headers = sorted(map(str, NATIVE.glob("*.h")))
-    return [Extension("quintain.sandbox.native.quintain-sandbox", sources, depends=headers)]
+    program = Extension(PROGRAM, sources, depends=headers)
+    shared = [s for s in sources if not s.endswith("main.c")]
+    return [program, Extension(LIBRARY, shared, depends=headers, define_macros=[("QUINTAIN_LIBRARY", None)])]
 
 
 setup(ext_modules=_programs(), cmdclass={"build_ext": BuildPrograms})

@@ -1,10 +1,11 @@
 """Places where untrusted programs run."""
 
+from quintain.sandbox._warm import Warm
 from quintain.sandbox.base import DEFAULT_LIMITS, Backend, Capabilities, FileInfo, Files, Sandbox
 from quintain.sandbox.doctor import Host, Layer, Sweep, clean, examine, report
 from quintain.sandbox.native import NativeBackend
 
 __all__ = [
     "DEFAULT_LIMITS", "Backend", "Capabilities", "FileInfo", "Files", "Host", "Layer", "NativeBackend", "Sandbox",
-    "Sweep", "clean", "examine", "report",
+    "Sweep", "Warm", "clean", "examine", "report",
 ]

@@ -29,7 +29,7 @@ class Request:
         self.listen: dict[int, Callable[[bytes], None]] = {}
 
     def take(self, op: int, body: bytes) -> None:
-        if op in (A.EXIT, A.REPLY):
+        if op in (A.EXIT, A.REPLY, A.PONG):
             if not self.done.done():
                 self.done.set_result(body)
             return
@@ -167,7 +167,8 @@ class Agent:
 
     async def run(
         self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], cwd: str, limits: Limits,
-        channel: int | None, on_stdout: Callable[[bytes], None] | None, on_stderr: Callable[[bytes], None] | None,
+        channel: int | None, warm: bool, on_stdout: Callable[[bytes], None] | None,
+        on_stderr: Callable[[bytes], None] | None,
     ) -> Exit:
         """Raises HouseError(SANDBOX_LOST), ValueError for what no kernel can execute (NUL bytes, no argv)."""
         strings = [cwd, *argv, *(f"{k}={v}" for k, v in env.items())]
@@ -175,10 +176,10 @@ class Agent:
             raise ValueError("expected at least one word of argv, found none")
         if any("\0" in s for s in strings):
             raise ValueError("expected argv, env and cwd without NUL characters, found one")
-        flags = _wire.RUN_CHANNEL if channel is not None else 0
+        flags = (_wire.RUN_CHANNEL if channel is not None else 0) | (_wire.RUN_WARM if warm else 0)
         head = _wire.RUN.pack(
-            max(1, math.ceil(limits.wall_seconds * 1000)), limits.output_bytes, limits.disk_bytes,
-            max(1, math.ceil(limits.cpu_seconds)), flags, len(argv), len(env),
+            max(1, math.ceil(limits.wall_seconds * 1000)), max(1, math.ceil(limits.cpu_seconds * 1000)),
+            limits.output_bytes, limits.disk_bytes, flags, len(argv), len(env), 0,
         )
         body = head + b"".join(s.encode("utf-8", "surrogateescape") + b"\0" for s in strings)
         number, request = self._new()
@@ -200,6 +201,18 @@ class Agent:
         finally:
             del self._requests[number]
         return _exit_of(answer, request)
+
+    async def ping(self) -> None:
+        """One round trip to the agent. Raises HouseError(SANDBOX_LOST)."""
+        number, request = self._new()
+        try:
+            await self._send(_wire.FRAME.pack(A.PING, number))
+            async with asyncio.timeout(GRACE_SECONDS):
+                await request.done
+        except TimeoutError:
+            raise HouseError(FaultKind.SANDBOX_LOST, "its agent did not answer a ping within 10 s") from None
+        finally:
+            del self._requests[number]
 
     async def ask(self, op: A, path: str, *, number: int = 0, content: bytes = b"") -> tuple[bytes, int]:
         """One file request → (data, size). Raises OSError as the kernel inside said it."""

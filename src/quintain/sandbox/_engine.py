@@ -15,10 +15,13 @@ from typing import IO, TypeVar
 import msgspec
 
 from quintain.sandbox import _cgroup, _slots, _wire
+from quintain.sandbox._warm import Warm
 from quintain.sandbox._wire import Op
 from quintain.types import FaultKind, HouseError, Limits
 
 PROGRAM = Path(__file__).parent / "native" / "quintain-sandbox"
+LIBRARY = PROGRAM.with_name("libquintain.so")
+ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
 OPEN_WITHIN_SECONDS = 60.0
 DOWN_WITHIN_SECONDS = 10.0
 
@@ -57,7 +60,8 @@ def program() -> Path:
 class Engine:
     """Owns the child process, its slot (lock, users, group names) and the control socket. Use as `async with`."""
 
-    def __init__(self, mounts: list[str], *, rootless: bool) -> None:
+    def __init__(self, mounts: list[str], *, rootless: bool, warm: Warm | None = None) -> None:
+        self.warm = warm
         self._mounts = mounts
         self._rootless = rootless
         self._cells: dict[int, Cell] = {}
@@ -101,12 +105,14 @@ class Engine:
             path = _cgroup.prepare(hierarchy, slot.name)
             self.directories[hierarchy.kind] = path
             args += ["cgroup", hierarchy.kind, str(path)]
-        args += ["mounts", *self._mounts]
+        args += ["mounts", str(len(self._mounts) // 3), *self._mounts]
+        if self.warm is not None:
+            args += ["zygote", *self.warm.command(LIBRARY), *args[1:]]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the engine
         try:
             self._process = subprocess.Popen(
                 args, pass_fds=(theirs.fileno(), slot.lock), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=self._errors, start_new_session=True, env={}, cwd="/",
+                stderr=self._errors, start_new_session=True, env=ENVIRONMENT, cwd="/",
             )
         finally:
             theirs.close()

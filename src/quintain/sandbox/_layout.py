@@ -7,6 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+from quintain.sandbox._warm import Warm
+
 #: What of /etc a program may need to run; links through alternatives, the loader's cache, certificates.
 ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ssl", "ca-certificates", "mime.types",
        "localtime", "magic", "fonts", "perl", "python3", "python3.11", "python3.12", "python3.13", "java-17-openjdk",
@@ -31,7 +33,7 @@ def search_path() -> str:
     return ":".join((*own, *SEARCH_PATH))
 
 
-def host_image() -> list[str]:
+def host_image(warm: Warm | None = None) -> list[str]:
     """The operations that build the root, as triples for the engine: op, a, b."""
     ops: list[str] = ["ro", "/usr", "usr"]
     for name in ("bin", "sbin", "lib", "lib64", "lib32"):
@@ -57,6 +59,9 @@ def host_image() -> list[str]:
     prefix = interpreter_prefix()
     if prefix:
         ops += ["ro", str(prefix), str(prefix).lstrip("/")]
+    for site in warm.site if warm else ():
+        if not any(site.is_relative_to(known) for known in ("/usr", prefix or "/usr")):
+            ops += ["ro", str(site), str(site).lstrip("/")]
     return ops
 
 

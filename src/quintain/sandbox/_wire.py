@@ -30,6 +30,7 @@ class A(IntEnum):
     STAT = 8
     REMOVE = 9
     MKDIR = 10
+    PING = 11
     READY = 32
     BROKEN = 33
     OUT = 34
@@ -39,6 +40,7 @@ class A(IntEnum):
     DATA = 38
     OUT_TAIL = 39
     ERR_TAIL = 40
+    PONG = 41
 
 
 OPEN = struct.Struct("=IIIIQQQII")  # op first count network memory disk inodes processes cpu_percent
@@ -47,7 +49,7 @@ OPENED = struct.Struct("=IIiI")
 REFUSED = struct.Struct("=IIi64s")
 DOWN = struct.Struct("=IIiIQQQQ")  # op id wait_status pad oom_kills peak_memory cpu_ns peak_processes
 FRAME = struct.Struct("=II")
-RUN = struct.Struct("=QQQIIII")  # wall_ms output_bytes file_bytes cpu_seconds flags argc envc
+RUN = struct.Struct("=QQQQIIII")  # wall_ms cpu_ms output_bytes file_bytes flags argc envc pad
 EXIT = struct.Struct("=iiIIQQQQQ")  # wait_status error flags pad wall_ns cpu_ns peak_rss out_bytes err_bytes
 REPLY = struct.Struct("=iIQ")
 ENTRY = struct.Struct("=IIQ")
@@ -56,6 +58,6 @@ NUMBER = struct.Struct("=Q")
 
 FRAME_BYTES = 65536
 NOT_MEASURED = 2**64 - 1
-RUN_CHANNEL, RUN_STREAM = 1, 2
-EXIT_TIMED_OUT, EXIT_KILLED, EXIT_NOT_STARTED, EXIT_LEFTOVER = 1, 2, 4, 8
+RUN_CHANNEL, RUN_STREAM, RUN_WARM = 1, 2, 4
+EXIT_TIMED_OUT, EXIT_KILLED, EXIT_NOT_STARTED, EXIT_LEFTOVER, EXIT_CPU = 1, 2, 4, 8, 16
 NET_LOOPBACK, NET_EMPTY = 0, 1

@@ -27,6 +27,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     networks: tuple[Network, ...] = ()
     unique_uid: bool = False
     channel: bool = False
+    warm: bool = False
     covers: tuple[str, ...] = ()
     does_not_cover: tuple[str, ...] = ()
     missing: dict[str, str] = {}
@@ -65,12 +66,14 @@ class Sandbox(Protocol):
 
     async def run(
         self, argv: Sequence[str], *, stdin: bytes = b"", env: Mapping[str, str] | None = None, cwd: str = "/work",
-        limits: Limits | None = None, channel: int | None = None,
+        limits: Limits | None = None, channel: int | None = None, warm: bool = False,
         on_stdout: Callable[[bytes], None] | None = None, on_stderr: Callable[[bytes], None] | None = None,
     ) -> Outcome:
         """Run to the end and say what happened; every process that it started is gone afterwards.
 
         `env` is the whole environment besides PATH, HOME, LANG and TMPDIR. `limits` is clipped by the sandbox's own.
+        `warm`: argv names a Python program (`-c CODE`, `-m MODULE` or a path, without the interpreter), run in a fork
+        of the backend's warm interpreter; ValueError where the backend has none (`Capabilities.warm`).
         `channel` is a file descriptor of ours that the program gets as its descriptor 3 (the caller keeps its copy).
         Raises HouseError(SANDBOX_LOST) when the sandbox is no longer there through no act of the program.
         """

@@ -17,11 +17,14 @@ import signal as signals
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 
+import msgspec
+
 from quintain.sandbox import _layout, _wire
 from quintain.sandbox._agent import Agent, Exit
 from quintain.sandbox._cgroup import Gauge, Usage
 from quintain.sandbox._engine import Cell, Engine
 from quintain.sandbox._probe import probe_native
+from quintain.sandbox._warm import Warm
 from quintain.sandbox._wire import A
 from quintain.sandbox.base import DEFAULT_LIMITS, Capabilities, FileInfo, Sandbox
 from quintain.types import FaultKind, HouseError, KilledBy, Limits, Network, Outcome, Status
@@ -97,18 +100,23 @@ class NativeSandbox:
     async def wait_ready(self) -> None:
         await self._agent.wait_ready()
 
+    async def ping(self) -> None:
+        await self._agent.ping()
+
     async def run(
         self, argv: Sequence[str], *, stdin: bytes = b"", env: Mapping[str, str] | None = None, cwd: str = "/work",
-        limits: Limits | None = None, channel: int | None = None,
+        limits: Limits | None = None, channel: int | None = None, warm: bool = False,
         on_stdout: Callable[[bytes], None] | None = None, on_stderr: Callable[[bytes], None] | None = None,
     ) -> Outcome:
         limits = self._limits if limits is None else limits.within(self._limits)
+        if warm and not self._cell.engine.warm:
+            raise ValueError("expected a warm interpreter (NativeBackend(warm=Warm())), found a backend without")
         environment = {**_layout.default_environment(), **(env or {})}
         before = self._gauge.read()
         self._gauge.reset_peak()
         try:
             done = await self._agent.run(
-                argv, stdin=stdin, env=environment, cwd=cwd, limits=limits, channel=channel,
+                argv, stdin=stdin, env=environment, cwd=cwd, limits=limits, channel=channel, warm=warm,
                 on_stdout=on_stdout, on_stderr=on_stderr,
             )
         except HouseError as error:
@@ -142,15 +150,12 @@ def outcome_of(done: Exit, limits: Limits, before: Usage, after: Usage) -> Outco
     """What happened, from the agent's report and the readings of the groups before and after."""
     code = os.waitstatus_to_exitcode(done.wait_status)
     signal = -code if code < 0 else None
-    cpu = done.cpu_seconds
-    if after.cpu_seconds is not None and before.cpu_seconds is not None:
-        cpu = after.cpu_seconds - before.cpu_seconds
     killed_by: KilledBy | None = None
     if done.flags & _wire.EXIT_TIMED_OUT:
         killed_by = KilledBy.TIMEOUT
     elif (after.oom_kills or 0) > (before.oom_kills or 0):
         killed_by = KilledBy.OOM
-    elif signal == signals.SIGXCPU or (signal == signals.SIGKILL and done.cpu_seconds >= limits.cpu_seconds):
+    elif done.flags & _wire.EXIT_CPU or signal == signals.SIGXCPU:
         killed_by = KilledBy.CPU
     elif done.flags & _wire.EXIT_KILLED:
         killed_by = KilledBy.USER
@@ -163,7 +168,7 @@ def outcome_of(done: Exit, limits: Limits, before: Usage, after: Usage) -> Outco
         signal=signal, killed_by=killed_by, stdout=stdout, stderr=stderr,
         stdout_bytes=done.stdout_bytes, stderr_bytes=done.stderr_bytes,
         stdout_truncated=done.stdout_bytes > len(stdout), stderr_truncated=done.stderr_bytes > len(stderr),
-        wall_seconds=done.wall_seconds, cpu_seconds=cpu,
+        wall_seconds=done.wall_seconds, cpu_seconds=done.cpu_seconds,
         peak_memory_bytes=done.peak_rss_bytes if after.peak_memory_bytes is None else after.peak_memory_bytes,
         peak_processes=after.peak_processes,
     )
@@ -191,7 +196,10 @@ class NativeBackend:
 
     name = "native"
 
-    def __init__(self, *, engines: int | None = None, rootless: bool | None = None) -> None:
+    def __init__(
+        self, *, engines: int | None = None, rootless: bool | None = None, warm: Warm | None = None
+    ) -> None:
+        self._warm = warm
         self._count = engines or min(4, len(os.sched_getaffinity(0)))
         self._rootless = os.geteuid() != 0 if rootless is None else rootless
         self._engines: list[Engine] = []
@@ -210,14 +218,15 @@ class NativeBackend:
         self._engines.clear()
 
     def probe(self) -> Capabilities:
-        return probe_native(rootless=self._rootless)
+        found = probe_native(rootless=self._rootless)
+        return msgspec.structs.replace(found, warm=self._warm is not None)
 
     async def _engines_for(self, image: str) -> list[Engine]:
         if image != "host":
             raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"expected image 'host', found {image!r}")
         async with self._starting:
             while len(self._engines) < self._count:
-                engine = Engine(_layout.host_image(), rootless=self._rootless)
+                engine = Engine(_layout.host_image(self._warm), rootless=self._rootless, warm=self._warm)
                 self._engines.append(await self._stack.enter_async_context(engine))
         return self._engines
 

@@ -28,18 +28,20 @@ struct stream {                 /* stdout or stderr: the first half goes out at 
 enum state { FREE, STAGED, RUNNING, ENDING };
 struct command {
   enum state state; uint32_t id; pid_t pid; int streaming;
-  struct stream out[2]; uint64_t start_ns, deadline_ns, leftover_ns, cpu_before_ns;
+  struct stream out[2]; uint64_t start_ns, deadline_ns, leftover_ns, cpu_before_ns, cpu_limit_ns, cpu_check_ns;
   char *part; size_t part_len, part_cap; int stdin_fd, channel;
   struct run_exit result;
 };
 static struct command commands[MAX_COMMANDS];
-static int sock; static uint32_t program_uid; static sigset_t no_signals;
+static int sock, cpu_account; static uint32_t program_uid; static sigset_t no_signals;
 
 uint64_t now_ns(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec; }
 
 /* ---- what goes out: never blocks, bounded by what commands may keep ---- */
 struct packet { struct packet *next; size_t len; char bytes[]; };
 static struct packet *first, *last; static size_t queued;
+
+static uint64_t cores = 1;
 
 static void flush_packets(void) {
   while (first) {
@@ -135,6 +137,18 @@ static uint64_t reaped_cpu_ns(void) {
   return (uint64_t)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1000000000ull + (uint64_t)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) * 1000ull;
 }
 
+/* CPU time of the whole sandbox, children that nobody waited for included. */
+static uint64_t used_cpu_ns(void) {
+  char text[256];
+  if (cpu_account < 0) return reaped_cpu_ns();
+  ssize_t n = pread(cpu_account, text, sizeof text - 1, 0);
+  if (n <= 0) return reaped_cpu_ns();
+  text[n] = 0;
+  return strncmp(text, "usage_usec ", 11) ? strtoull(text, NULL, 10) : strtoull(text + 11, NULL, 10) * 1000;
+}
+
+warm_entry agent_warm;
+
 static void release(struct command *c) {
   for (int i = 0; i < 2; i++) { if (c->out[i].fd >= 0) close(c->out[i].fd); free(c->out[i].ring); }
   if (c->stdin_fd >= 0) close(c->stdin_fd);
@@ -146,7 +160,7 @@ static void release(struct command *c) {
 static void finish(struct command *c) {
   for (int i = 0; i < 2; i++) { drain(c, i, 1 << 14); send_tail(c, i); }
   c->result.out_bytes = c->out[0].total; c->result.err_bytes = c->out[1].total;
-  c->result.cpu_ns = reaped_cpu_ns() - c->cpu_before_ns;
+  c->result.cpu_ns = used_cpu_ns() - c->cpu_before_ns;
   say(A_EXIT, c->id, &c->result, sizeof c->result, NULL, 0);
   release(c);
 }
@@ -190,7 +204,8 @@ static _Noreturn void exec_program(struct command *c, const struct run_request *
   if (setresuid(program_uid, program_uid, program_uid) && getuid() != program_uid) { error = errno; goto out; }
   if (syscall(SYS_capset, &head, none)) { error = errno; goto out; }
   set_limit(RLIMIT_FSIZE, want->file_bytes);
-  struct rlimit cpu = {want->cpu_seconds, want->cpu_seconds + 1};
+  rlim_t seconds = (rlim_t)(want->cpu_ms / 1000 + 2); /* the agent counts the whole sandbox; this is for when it cannot */
+  struct rlimit cpu = {seconds, seconds + 1};
   setrlimit(RLIMIT_CPU, &cpu);
   umask(022);
   error = 0;
@@ -202,6 +217,12 @@ static _Noreturn void exec_program(struct command *c, const struct run_request *
   syscall(SYS_close_range, (unsigned)keep_report + 1, ~0u, 0);
   report = keep_report;
   environ = envp;
+  if (want->flags & RUN_WARM) {
+    if (!agent_warm) { error = ENOSYS; goto out; }
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* as after an exec: the program may look at itself */
+    close(report);
+    _exit(agent_warm(want->argc, argv, want->envc, envp));
+  }
   execvp(argv[0], argv);
   error = errno;
 out:
@@ -236,9 +257,11 @@ static void start(struct command *c, const char *body, size_t n) {
     if (again >= 0) { close(c->stdin_fd); c->stdin_fd = again; } else lseek(c->stdin_fd, 0, SEEK_SET);
   }
   c->streaming = (want.flags & RUN_STREAM) != 0;
-  c->cpu_before_ns = reaped_cpu_ns();
+  c->cpu_before_ns = used_cpu_ns();
+  c->cpu_limit_ns = want.cpu_ms * 1000000ull;
   c->start_ns = now_ns();
   c->deadline_ns = c->start_ns + want.wall_ms * 1000000ull;
+  c->cpu_check_ns = c->start_ns + c->cpu_limit_ns;
   pid_t pid = fork();
   if (pid == 0) exec_program(c, &want, all + sizeof want, n - sizeof want, out[1], err[1], report[1]);
   int error = pid < 0 ? errno : 0;
@@ -287,6 +310,7 @@ static int wait_ms(void) {
   uint64_t now = now_ns(), next = UINT64_MAX;
   for (int i = 0; i < MAX_COMMANDS; i++) {
     if (commands[i].state == RUNNING && commands[i].deadline_ns < next) next = commands[i].deadline_ns;
+    if (commands[i].state == RUNNING && commands[i].cpu_check_ns < next) next = commands[i].cpu_check_ns;
     if (commands[i].state == ENDING && now + 20000000ull < next) next = now + 20000000ull;
   }
   if (next == UINT64_MAX) return -1;
@@ -295,11 +319,18 @@ static int wait_ms(void) {
 
 static void expire(void) {
   uint64_t now = now_ns();
-  for (int i = 0; i < MAX_COMMANDS; i++)
-    if (commands[i].state == RUNNING && commands[i].deadline_ns <= now && !(commands[i].result.flags & EXIT_TIMED_OUT)) {
-      commands[i].result.flags |= EXIT_TIMED_OUT;
-      kill_tree(&commands[i]);
+  for (int i = 0; i < MAX_COMMANDS; i++) {
+    struct command *c = &commands[i];
+    if (c->state != RUNNING || c->result.flags & (EXIT_TIMED_OUT | EXIT_CPU)) continue;
+    if (c->deadline_ns <= now) { c->result.flags |= EXIT_TIMED_OUT; kill_tree(c); continue; }
+    if (c->cpu_check_ns > now) continue;
+    uint64_t used = used_cpu_ns() - c->cpu_before_ns;
+    if (used >= c->cpu_limit_ns) { c->result.flags |= EXIT_CPU; kill_tree(c); c->cpu_check_ns = UINT64_MAX; }
+    else { /* no sooner can it be over: what is left, were every core at work */
+      uint64_t wait = (c->cpu_limit_ns - used) / cores;
+      c->cpu_check_ns = now + (wait < 10000000ull ? 10000000ull : wait);
     }
+  }
 }
 
 static void stage_part(struct command *c, const char *body, size_t n) {
@@ -351,6 +382,7 @@ static void receive(void) {
     memcpy(&f, bytes, sizeof f);
     char *body = bytes + sizeof f; size_t len = (size_t)n - sizeof f;
     body[len] = 0;
+    if (f.op == A_PING) { say(A_PONG, f.id, NULL, 0, body, len); continue; }
     if (f.op == A_KILL) { struct command *c = find(f.id, 0); if (c && c->state == RUNNING) { c->result.flags |= EXIT_KILLED; kill_tree(c); } continue; }
     struct command *c = find(f.id, 1);
     if (!c || c->state != STAGED) { reply_error(f.id, EBUSY); continue; }
@@ -363,9 +395,9 @@ static void receive(void) {
   }
 }
 
-_Noreturn void agent_main(int socket_fd, uint32_t uid, const struct open_request *want) {
-  (void)want;
-  sock = socket_fd; program_uid = uid;
+_Noreturn void agent_main(int socket_fd, int cpu_fd, uint32_t uid) {
+  sock = socket_fd; cpu_account = cpu_fd; program_uid = uid;
+  cores = (uint64_t)(sysconf(_SC_NPROCESSORS_ONLN) > 0 ? sysconf(_SC_NPROCESSORS_ONLN) : 1);
   sigset_t set;
   sigemptyset(&set); sigaddset(&set, SIGCHLD);
   sigprocmask(SIG_SETMASK, NULL, &no_signals);

@@ -63,6 +63,18 @@ int cgroup_make(const struct plan *plan, const struct open_request *want, uint32
   return 0;
 }
 
+/* The file that tells how much CPU a sandbox has used, opened for its agent; -1 where there is none. */
+int cgroup_cpu_account(const struct plan *plan, uint32_t slot) {
+  char path[64];
+  for (int i = 0; i < plan->ncgroups; i++) {
+    char kind = plan->cgroups[i].kind;
+    if (kind != 'a' && kind != 'u') continue;
+    snprintf(path, sizeof path, "s%u/%s", slot, kind == 'a' ? "cpuacct.usage" : "cpu.stat");
+    return openat(plan->cgroups[i].dir, path, O_RDONLY | O_CLOEXEC);
+  }
+  return -1;
+}
+
 static uint64_t number(int dir, const char *group, const char *file, const char *key) {
   char path[96], text[512];
   snprintf(path, sizeof path, "%s/%s", group, file);

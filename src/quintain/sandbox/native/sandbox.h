@@ -28,13 +28,13 @@ struct down { uint32_t op, id; int32_t wait_status; uint32_t pad; uint64_t oom_k
 enum {
   A_PART = 1,   /* bytes that belong to the next request of the same id */
   A_STDIN = 2,  /* bytes of stdin for the run to come */
-  A_RUN = 3, A_KILL = 4, A_READ = 5, A_WRITE = 6, A_LIST = 7, A_STAT = 8, A_REMOVE = 9, A_MKDIR = 10,
-  A_READY = 32, A_BROKEN = 33, A_OUT = 34, A_ERR = 35, A_EXIT = 36, A_REPLY = 37, A_DATA = 38, A_OUT_TAIL = 39, A_ERR_TAIL = 40
+  A_RUN = 3, A_KILL = 4, A_READ = 5, A_WRITE = 6, A_LIST = 7, A_STAT = 8, A_REMOVE = 9, A_MKDIR = 10, A_PING = 11,
+  A_READY = 32, A_BROKEN = 33, A_OUT = 34, A_ERR = 35, A_EXIT = 36, A_REPLY = 37, A_DATA = 38, A_OUT_TAIL = 39, A_ERR_TAIL = 40, A_PONG = 41
 };
 struct frame { uint32_t op, id; };
-enum { RUN_CHANNEL = 1, RUN_STREAM = 2 };
-struct run_request { uint64_t wall_ms, output_bytes, file_bytes; uint32_t cpu_seconds, flags, argc, envc; };
-enum { EXIT_TIMED_OUT = 1, EXIT_KILLED = 2, EXIT_NOT_STARTED = 4, EXIT_LEFTOVER = 8 };
+enum { RUN_CHANNEL = 1, RUN_STREAM = 2, RUN_WARM = 4 };
+struct run_request { uint64_t wall_ms, cpu_ms, output_bytes, file_bytes; uint32_t flags, argc, envc, pad; };
+enum { EXIT_TIMED_OUT = 1, EXIT_KILLED = 2, EXIT_NOT_STARTED = 4, EXIT_LEFTOVER = 8, EXIT_CPU = 16 };
 struct run_exit {
   int32_t wait_status, error; uint32_t flags, pad;
   uint64_t wall_ns, cpu_ns, peak_rss_bytes, out_bytes, err_bytes;
@@ -55,6 +55,7 @@ struct plan {
   struct cgroup cgroups[MAX_CGROUPS];
   const char *cgroup_paths[MAX_CGROUPS];
   char **mounts;            /* the root file system, op by op, NULL-terminated triples */
+  char **zygote;            /* keeper only: the interpreter that becomes the spawner, or NULL */
 };
 
 struct cell {               /* one sandbox, as the spawner sees it */
@@ -63,17 +64,23 @@ struct cell {               /* one sandbox, as the spawner sees it */
 
 /* jail.c */
 void jail_build_root(const struct plan *plan);
-void jail_enter(const struct plan *plan, const struct open_request *want, uint32_t slot, const int *cgroup_fds, int sock);
+void jail_enter(const struct plan *plan, const struct open_request *want, uint32_t slot, const int *cgroup_fds, int cpu_fd, int sock);
 /* filter.c */
 int filter_load(void);
 /* agent.c */
-_Noreturn void agent_main(int sock, uint32_t program_uid, const struct open_request *want);
+_Noreturn void agent_main(int sock, int cpu_fd, uint32_t program_uid);
 void agent_broken(int sock, const char *where, int error);
 /* cgroup.c */
 int cgroup_make(const struct plan *plan, const struct open_request *want, uint32_t slot, int fds[MAX_CGROUPS], char *where, size_t n);
+int cgroup_cpu_account(const struct plan *plan, uint32_t slot);
 void cgroup_usage(const struct plan *plan, uint32_t slot, struct down *down);
 int cgroup_remove(const struct plan *plan, uint32_t slot);
 void cgroup_sweep(const struct plan *plan);
+/* agent.c: what a warm interpreter does instead of exec; set only in the library that a zygote loads */
+typedef int (*warm_entry)(uint32_t argc, char **argv, uint32_t envc, char **envp);
+extern warm_entry agent_warm;
+/* plan.c */
+int plan_read(struct plan *plan, int argc, char **argv);
 /* spawner.c */
 _Noreturn void spawner_main(struct plan *plan);
 

@@ -73,9 +73,10 @@ static void open_one(const struct open_request *want, uint32_t id) {
     refuse(id, error, where);
     return;
   }
+  int cpu_fd = cgroup_cpu_account(plan, (uint32_t)slot);
   struct clone_args args;
   memset(&args, 0, sizeof args);
-  args.flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC;
+  args.flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS; /* ipc: one namespace for all of an engine's, see jail.c */
   if (want->network == NET_LOOPBACK || want->network == NET_EMPTY) args.flags |= CLONE_NEWNET;
   if (plan->rootless) args.flags |= CLONE_NEWUSER;
   args.exit_signal = SIGCHLD;
@@ -88,7 +89,7 @@ static void open_one(const struct open_request *want, uint32_t id) {
     if (pid == 0) {
       char go;
       if (plan->rootless) { close(gate[1]); if (read(gate[0], &go, 1) != 1) _exit(75); }
-      jail_enter(plan, want, (uint32_t)slot, fds, pair[1]);
+      jail_enter(plan, want, (uint32_t)slot, fds, cpu_fd, pair[1]);
       _exit(76);
     }
     if (pid < 0) { error = errno; snprintf(where, sizeof where, "clone3"); }
@@ -98,6 +99,7 @@ static void open_one(const struct open_request *want, uint32_t id) {
       }
     }
   }
+  if (cpu_fd >= 0) close(cpu_fd);
   if (pair[1] >= 0) close(pair[1]);
   for (int i = 0; i < 2; i++) if (gate[i] >= 0) close(gate[i]);
   for (int i = 0; i < plan->ncgroups; i++) if (fds[i] >= 0) close(fds[i]);

@@ -1,0 +1,126 @@
+"""A warm interpreter: started once for each engine, it imports what programs will need, then becomes the spawner.
+
+Runs as a script of its own (`python3 -I -S _zygote.py CONFIG ENGINE-WORDS...`), standard library only. Every sandbox
+that it makes is a fork of it; `run(..., warm=True)` forks once more and runs the program here instead of starting another.
+Covers: random state (reseeded by the interpreter, and for numpy here), temp names, argv, environment, standard streams.
+Does not cover: the layout of memory and the hash seed, which all forks of one zygote share.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import ctypes
+import gc
+import io
+import json
+import os
+import sys
+import threading
+import types
+from typing import Any
+
+
+def serve(config: Any, words: list[str]) -> int:
+    """Preload, then hand this process over to the engine; returns only on a bad command line."""
+    sys.path[:0] = config["site"]
+    for name in config["preload"]:
+        __import__(name)
+    if config["prelude"]:
+        warm = types.ModuleType("quintain_warm")
+        sys.modules["quintain_warm"] = warm
+        exec(compile(config["prelude"], "<prelude>", "exec"), warm.__dict__)
+    library = ctypes.PyDLL(config["library"])
+    entry_type = ctypes.PYFUNCTYPE(
+        ctypes.c_int, ctypes.c_uint32, ctypes.POINTER(ctypes.c_char_p), ctypes.c_uint32, ctypes.POINTER(ctypes.c_char_p)
+    )
+    entry = entry_type(begin)
+    argv = (ctypes.c_char_p * (len(words) + 2))(b"quintain-sandbox", *(os.fsencode(w) for w in words), None)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    return int(library.quintain_zygote(len(words) + 1, argv, entry))
+
+
+def begin(argc: int, argv: Any, envc: int, envp: Any) -> int:
+    """In a fresh fork, already the program's user: run what argv says, as `python3` would; returns the exit code."""
+    try:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        gc.enable()
+        words = [os.fsdecode(argv[i]) for i in range(argc)]
+        pairs = [os.fsdecode(envp[i]).partition("=") for i in range(envc)]  # first: clearing moves the array itself
+        os.environ.clear()
+        os.environ.update({name: value for name, _, value in pairs})
+        stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8")
+        for name, stream in ("in", stdin), ("out", _writer(1, "strict")), ("err", _writer(2, "backslashreplace")):
+            setattr(sys, f"std{name}", stream)
+            setattr(sys, f"__std{name}__", stream)
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            numpy.random.seed()
+        return _finish(_run(words))
+    except BaseException as error:
+        os.write(2, f"the warm interpreter failed: {type(error).__name__}: {error}\n".encode())
+        return 120
+
+
+def _writer(fd: int, errors: str) -> io.TextIOWrapper:
+    return io.TextIOWrapper(
+        io.BufferedWriter(io.FileIO(fd, "w", closefd=False)), "utf-8", errors=errors, line_buffering=fd == 2,
+        write_through=False,
+    )
+
+
+def _run(words: list[str]) -> int:
+    """Exit code of `-c CODE`, `-m MODULE` or a path, each with its arguments."""
+    main = types.ModuleType("__main__")
+    sys.modules["__main__"] = main
+    vars(main)["__builtins__"] = builtins
+    try:
+        if words[0] == "-c":
+            sys.argv = ["-c", *words[2:]]
+            sys.path.insert(0, "")
+            exec(compile(words[1], "<string>", "exec"), main.__dict__)
+        elif words[0] == "-m":
+            import runpy
+
+            sys.argv = words[1:]
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = words
+            sys.path.insert(0, os.path.dirname(os.path.abspath(words[0])))
+            with open(words[0], "rb") as f:
+                source = f.read()
+            main.__file__ = words[0]
+            exec(compile(source, words[0], "exec"), main.__dict__)
+    except SystemExit as stop:
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or 0
+        sys.stderr.write(f"{stop.code}\n")
+        return 1
+    except BaseException as error:
+        trace = error.__traceback__
+        shown = error.with_traceback(trace.tb_next if trace else None)  # without our own frame
+        sys.excepthook(type(shown), shown, shown.__traceback__)
+        return 1
+    return 0
+
+
+def _finish(code: int) -> int:
+    """What an interpreter does at its end: wait for threads, run exit handlers, flush."""
+    try:
+        getattr(threading, "_shutdown")()  # noqa: B009 - private, and the only way to join what a program started
+        atexit._run_exitfuncs()
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BaseException:
+            code = code or 120
+    return code & 0xFF
+
+
+if __name__ == "__main__":
+    raise SystemExit(serve(json.loads(sys.argv[1]), sys.argv[2:]))
