@@ -19,10 +19,10 @@ LIBRARY = "quintain.sandbox.native.libquintain"
 
 
 class BuildPrograms(build_ext):
-    """Plain programs and libraries, no Python modules; in place (below src/) in an editable install, in the wheel else."""
+    """Plain programs and libraries; in place (below src/) in an editable install, in the wheel otherwise."""
 
     def get_ext_filename(self, fullname: str) -> str:
-        return os.path.join(*fullname.split(".")) + (".so" if fullname.endswith(LIBRARY) else "")
+        return os.path.join(*fullname.split(".")) + (".so" if fullname.endswith("libquintain") else "")
 
     def build_extension(self, ext: Extension) -> None:
         target = Path(self.get_ext_fullpath(ext.name))

@@ -1,7 +1,7 @@
 """A warm interpreter: started once for each engine, it imports what programs will need, then becomes the spawner.
 
 Runs as a script of its own (`python3 -I -S _zygote.py CONFIG ENGINE-WORDS...`), standard library only. Every sandbox
-that it makes is a fork of it; `run(..., warm=True)` forks once more and runs the program here instead of starting another.
+that it makes is a fork of it; `run(..., warm=True)` forks once more and runs the program here, with no new interpreter.
 Covers: random state (reseeded by the interpreter, and for numpy here), temp names, argv, environment, standard streams.
 Does not cover: the layout of memory and the hash seed, which all forks of one zygote share.
 """
