@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import NoReturn
 
 import click
 
 from quintain import __version__
-from quintain.cli.exits import INTERRUPTED
+from quintain.cli.exits import DONE, FAILED, HOST_CANNOT, INTERRUPTED
+from quintain.types import FaultKind, HouseError, TaskError
 
 #: Each command with the line that `--help` shows; its module `quintain.cli.NAME` is imported only when it is used.
 COMMANDS = {
@@ -51,13 +53,26 @@ def command() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command line and exit with its code."""
+    """Run the command line and exit with its code; the last of the three places where errors are caught."""
     try:
         code = command.main(prog_name="quintain", standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as problem:
         problem.show()
         sys.exit(problem.exit_code)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         sys.exit(INTERRUPTED)
-    sys.exit(code if isinstance(code, int) else 0)
+    except BrokenPipeError:  # the reader of our output has gone, as in `quintain show | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
+    except (HouseError, TaskError) as problem:
+        click.echo(f"Error: {problem}", err=True)
+        sys.exit(exit_code_of(problem))
+    sys.exit(code if isinstance(code, int) else DONE)
+
+
+def exit_code_of(problem: HouseError | TaskError) -> int:
+    """A house without sandboxes cannot work on this host; everything else that broke has failed."""
+    cannot = isinstance(problem, HouseError) and problem.kind is FaultKind.SANDBOX_CREATE_FAILED
+    return HOST_CANNOT if cannot else FAILED

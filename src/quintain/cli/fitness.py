@@ -1,0 +1,102 @@
+"""Whether a task is fit to be asked: its oracle solves it, and none of its null answers does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from quintain.cli.answers import null_replies, oracle_reply
+from quintain.cli.wire import open_backend, open_house
+from quintain.env import Answer, Work
+from quintain.types import HouseError, Owner, Passed, TaskError, Turn, Verdict
+
+if TYPE_CHECKING:
+    from quintain.env import Environment
+    from quintain.tasks import Item, Taskset
+
+SEED = 0
+TESTS_NAMED = 5
+
+
+class Fit(StrEnum):
+    FIT = "fit"
+    UNFIT = "unfit"
+    UNPROVEN = "unproven"  # it has no oracle: nothing shows that it can be solved
+
+
+class Fitness(msgspec.Struct, frozen=True, kw_only=True):
+    """What checking one task came to, with the reasons for anything but FIT."""
+
+    task: str
+    fit: Fit
+    reasons: tuple[str, ...] = ()
+
+
+async def examine(tasks: Taskset, *, sandboxes: int, report: Callable[[Fitness], None]) -> None:
+    """Check each task, `sandboxes` at once, and report each as it is done.
+
+    Raises HouseError when the house fails, HostCannot where there are no sandboxes.
+    """
+    async with open_house(open_backend("native")) as environment:
+        ids = iter(tasks.ids)
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(sandboxes):
+                    workers.create_task(_work(environment, tasks, ids, report))
+        except* HouseError as errors:
+            raise errors.exceptions[0] from None
+
+
+async def _work(
+    environment: Environment, tasks: Taskset, ids: Iterator[str], report: Callable[[Fitness], None],
+) -> None:
+    for id in ids:
+        try:
+            found = await check(environment, tasks[id])
+        except TaskError as error:
+            found = Fitness(task=id, fit=Fit.UNFIT, reasons=(str(error),))
+        report(found)
+
+
+async def check(environment: Environment, item: Item) -> Fitness:
+    """Try the task's own answers. Raises TaskError for a task that is at fault itself, HouseError for a house."""
+    reasons = []
+    if item.exam.oracle is not None:
+        solved, verdict = await _try(environment, item, oracle_reply(item), "oracle")
+        if not solved:
+            reasons.append(f"its oracle does not solve it: {_why(verdict)}")
+    for nth, reply in enumerate(null_replies(item)):
+        solved, _ = await _try(environment, item, reply, f"null-{nth}")
+        if solved:
+            reasons.append(f"its null answer {nth + 1} solves it: the tests do not tell right from wrong")
+    if not reasons and item.exam.oracle is None:
+        return Fitness(task=item.task.id, fit=Fit.UNPROVEN, reasons=("it has no oracle answer to try",))
+    return Fitness(task=item.task.id, fit=Fit.UNFIT if reasons else Fit.FIT, reasons=tuple(reasons))
+
+
+async def _try(environment: Environment, item: Item, reply: str, name: str) -> tuple[bool, Verdict]:
+    built = environment.build(item.task, Turn(text=reply), previous=None)
+    work = Work(program=built.program) if isinstance(built, Answer) else Work(fault=built)
+    episode = f"check/{item.task.id}/{name}"
+    try:
+        verdict, reward = await environment.grade(item, work, episode=episode, seed=SEED)
+    finally:
+        await environment.leave(episode)
+    fault = verdict.fault
+    if fault is not None and fault.owner is Owner.HOUSE:
+        raise HouseError(fault.kind, f"{item.task.id}: {fault.message}")
+    if fault is not None and fault.owner is Owner.TASK:
+        raise TaskError(fault.message, file=fault.file, line=fault.line, kind=fault.kind)
+    return reward.solved, verdict
+
+
+def _why(verdict: Verdict) -> str:
+    failing = [test for test in verdict.tests if test.passed is not Passed.PASSED]
+    lines = [str(verdict.fault)] if verdict.fault is not None else []
+    for test in failing[:TESTS_NAMED]:
+        lines.append(f"{test.id} {test.passed.value}{f': {test.fault}' if test.fault else ''}")
+    return "; ".join(lines) or "no test was run"

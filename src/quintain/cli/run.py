@@ -1,0 +1,251 @@
+"""`quintain run`: let a policy attempt tasks, watch it, and keep what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+import msgspec
+
+from quintain import __version__
+from quintain.cli.exits import DONE, FAILED, INTERRUPTED, Failed, Usage
+from quintain.cli.live import Pulse, Screen, clock
+from quintain.cli.options import choosing
+from quintain.cli.output import console, say_json
+from quintain.cli.tally import Counts
+from quintain.cli.wire import (
+    POLICIES,
+    Choice,
+    Endpoint,
+    Skipped,
+    default_sandboxes,
+    open_backend,
+    open_house,
+    open_policy,
+    open_tasks,
+    pinned,
+)
+from quintain.rollout import Collector
+from quintain.store import Definition, Mode, Result, Run
+from quintain.types import Event, HouseError, content_digest
+
+if TYPE_CHECKING:
+    from quintain.policy import Policy
+    from quintain.sandbox import Backend
+    from quintain.tasks import Taskset
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run came to, as scripts read it. `unreadable` lists tasks that are not fit to be asked; `seconds` is the
+    time of this invocation; `finished` is false when it was interrupted."""
+
+    episodes: int
+    solved: int
+    faults: dict[str, int]
+    reward: float | None
+    seconds: float
+    run: str
+    unreadable: tuple[str, ...] = ()
+    finished: bool = True
+
+    @property
+    def exit_code(self) -> int:
+        if not self.finished:
+            return INTERRUPTED
+        return FAILED if self.unreadable or self.faults["task"] or self.faults["house"] else DONE
+
+
+@click.command("run")
+@click.argument("tasks", required=False)
+@click.option("--policy", "-p", metavar="P", help=f"Who answers: {POLICIES}.")
+@click.option("-n", "size", type=click.IntRange(min=1), default=1, show_default=True, help="Episodes for each task.")
+@click.option("--sandboxes", type=click.IntRange(min=1), default=default_sandboxes(), show_default=True,
+              help="How many episodes hold sandboxes at once; everything else follows.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Makes sampling repeatable where it can be.")
+@choosing
+@click.option("--out", type=click.Path(path_type=Path), help="The new run folder (else one below runs/).")
+@click.option("--resume", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="RUN",
+              help="Go on with a run that was interrupted; it knows its tasks and its policy.")
+@click.option("--backend", default="native", show_default=True, help="What makes the sandboxes.")
+@click.option("--base-url", metavar="URL", help="Of the OpenAI-compatible endpoint; the key comes from OPENAI_API_KEY.")
+@click.option("--model", help="The model's name there, as in --policy openai.")
+@click.option("--temperature", type=click.FloatRange(min=0), help="Of the model.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Of one reply of the model.")
+@click.option("--json", "as_json", is_flag=True, help="Print the sum as one JSON object in the last line.")
+@click.pass_context
+def command(
+    ctx: click.Context, tasks: str | None, policy: str | None, size: int, sandboxes: int, seed: int, choice: Choice,
+    out: Path | None, resume: Path | None, backend: str, base_url: str | None, model: str | None,
+    temperature: float | None, max_tokens: int | None, as_json: bool,
+) -> None:
+    """Let a policy attempt TASKS in sandboxes, and keep what happened in a run folder.
+
+    TASKS is a set by name (humaneval, mbpp, quixbugs, …) or the path of a task, of a folder of tasks, or of a file.
+    Progress goes to stderr. Ctrl-C ends a run cleanly, and --resume goes on with it.
+
+    Exit codes: 0 done (solved or not), 1 the house or a task failed somewhere, 2 wrong usage, 3 this host has no
+    sandboxes, 130 interrupted.
+
+    \b
+    Examples:
+      quintain run humaneval --policy oracle --take 10
+      quintain run mytasks --policy openai:MODEL --base-url http://localhost:8000/v1 -n 8 --sandboxes 32
+      quintain run humaneval --policy null --json --out runs/null
+      quintain run --resume runs/null
+    """
+    if resume is not None:
+        _refuse_with_resume(ctx)
+        run = Run.open(resume, mode=Mode.WRITE)
+        sandboxes = sandboxes if _given(ctx, "sandboxes") else run.definition.sandboxes
+        parts = Parts.of(run.definition, sandboxes)
+    else:
+        if tasks is None or policy is None:
+            raise Usage("expected TASKS and --policy (or --resume RUN): quintain run humaneval --policy oracle")
+        endpoint = Endpoint(base_url=base_url, model=model, temperature=temperature, max_tokens=max_tokens)
+        asked = Definition(
+            taskset=pinned(tasks), policy=pinned(policy), size=size, seed=seed, sandboxes=sandboxes, backend=backend,
+            taskset_digest=content_digest(open_tasks(tasks, choice).ids), code_version=__version__,
+            options={"choice": _text(choice), "endpoint": _text(endpoint)},
+        )
+        parts = Parts.of(asked, sandboxes)  # refuses what cannot be, before a folder is made
+        runs, name = (out.parent, out.name) if out is not None else (Path("runs"), None)
+        run = Run.create(runs, asked, name=name)
+    with run:
+        summary = _play(run, parts)
+    _report(summary, run, as_json=as_json)
+    ctx.exit(summary.exit_code)
+
+
+class Parts(NamedTuple):
+    """What a run is made of, opened."""
+
+    tasks: Taskset
+    policy: Policy
+    backend: Backend
+    sandboxes: int
+
+    @classmethod
+    def of(cls, asked: Definition, sandboxes: int) -> Parts:
+        """Raises Usage and HostCannot as the parts do."""
+        choice = msgspec.json.decode(asked.options.get("choice", "{}"), type=Choice)
+        endpoint = msgspec.json.decode(asked.options.get("endpoint", "{}"), type=Endpoint)
+        tasks = open_tasks(asked.taskset, choice)
+        policy = open_policy(asked.policy, tasks, endpoint, connections=sandboxes)
+        return cls(tasks, policy, open_backend(asked.backend), sandboxes)
+
+
+def _given(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
+def _refuse_with_resume(ctx: click.Context) -> None:
+    allowed = {"resume", "sandboxes", "as_json"}
+    extra = [name for name in ctx.params if name not in allowed and _given(ctx, name)]
+    if extra:
+        raise Usage(f"--resume goes on with what the run was asked: it cannot be given with {', '.join(extra)}")
+
+
+def _text(value: Choice | Endpoint) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _play(run: Run, parts: Parts) -> Summary:
+    """Play what is still to be played. Raises HouseError as the journal does, after saying how to go on."""
+    asked = run.definition
+    if content_digest(parts.tasks.ids) != asked.taskset_digest:
+        raise Failed(f"{asked.taskset} no longer holds the tasks that run {run.path} began with: start a new run")
+    began = time.monotonic()
+    pulse = Pulse(len(parts.tasks) * asked.size, now=began)
+    for episode in run.journal.episodes():
+        pulse.known(tuple(run.journal.read(episode)))
+    skipped = Skipped()
+    finished = True
+    try:
+        asyncio.run(_collect(run, parts, pulse, skipped))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        finished = False
+    except HouseError:
+        click.echo(f"to go on: {_resume_line(run)}", err=True)
+        raise
+    counts = pulse.counts()
+    seconds = time.monotonic() - began
+    if finished:
+        run.finish(Result(
+            episodes=counts.episodes, solved=counts.solved, faults=counts.faults, reward=counts.reward, seconds=seconds,
+        ))
+    return Summary(
+        episodes=counts.episodes, solved=counts.solved, faults=counts.faults, reward=counts.reward,
+        seconds=round(seconds, 3), run=str(run.path), unreadable=tuple(skipped.found), finished=finished,
+    )
+
+
+async def _collect(run: Run, parts: Parts, pulse: Pulse, skipped: Skipped) -> None:
+    """Every episode that is not finished yet, under a live view. SIGTERM ends it as Ctrl-C does."""
+    asked = run.definition
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    with Screen(pulse, title=f"{asked.policy} on {asked.taskset}") as screen:
+
+        def watch(event: Event) -> None:
+            pulse.event(event, now=time.monotonic())
+            screen.beat()
+
+        try:
+            async with open_house(parts.backend) as environment:
+                collector = Collector(
+                    environment, run.journal.append, seed=asked.seed, concurrency=parts.sandboxes,
+                    past=run.journal.read, watch=watch,
+                )
+                items = skipped.readable(parts.tasks)
+                async with collector.collecting(items, parts.policy, size=asked.size) as groups:
+                    async for _ in groups:
+                        screen.beat()
+        finally:
+            await parts.policy.aclose()
+
+
+def _resume_line(run: Run) -> str:
+    return f"quintain run --resume {shlex.quote(str(run.path))}"
+
+
+def _report(summary: Summary, run: Run, *, as_json: bool) -> None:
+    """The sum: a table for people, a JSON line for scripts, and what to do next."""
+    for problem in summary.unreadable:
+        click.echo(f"not asked: {problem}", err=True)
+    if not summary.finished:
+        click.echo(f"interrupted after {summary.episodes} episodes; to go on: {_resume_line(run)}", err=True)
+    if as_json:
+        say_json(summary)
+        return
+    from rich.table import Table
+
+    counts = Counts(
+        episodes=summary.episodes, solved=summary.solved, faults=summary.faults, reward=summary.reward,
+    )
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, fact in _facts(summary, counts, run):
+        table.add_row(name, fact)
+    console().print(table, markup=False)
+    sys.stdout.flush()
+
+
+def _facts(summary: Summary, counts: Counts, run: Run) -> list[tuple[str, str]]:
+    speed = f"{summary.episodes / summary.seconds:.1f} episodes/s" if summary.seconds else ""
+    share = f" ({100 * counts.solved / counts.episodes:.1f} %)" if counts.episodes else ""
+    return [
+        ("policy", f"{run.definition.policy} on {run.definition.taskset}"),
+        ("episodes", str(counts.episodes)),
+        ("solved", f"{counts.solved}{share}"),
+        ("mean reward", "none" if counts.reward is None else f"{counts.reward:+.3f}"),
+        ("faults by owner", ", ".join(f"{owner} {count}" for owner, count in counts.faults.items())),
+        ("time", f"{clock(summary.seconds)}  {speed}"),
+        ("run folder", summary.run),
+        ("next", f"quintain show {shlex.quote(summary.run)}" if summary.finished else _resume_line(run)),
+    ]

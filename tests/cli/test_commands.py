@@ -1,0 +1,125 @@
+"""The commands, run as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+COMMANDS = (
+    [], ["run"], ["show"], ["tasks"], ["tasks", "list"], ["tasks", "show"], ["tasks", "check"], ["tasks", "new"],
+    ["doctor"],
+)
+
+
+def quintain(*arguments: str, cwd: Path, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "quintain", *arguments], cwd=cwd, capture_output=True, text=True, check=False,
+        timeout=timeout, env={**os.environ, "COLUMNS": "100"},
+    )
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_an_example(words: list[str], tmp_path: Path) -> None:
+    done = quintain(*words, "--help", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Examples:" in done.stdout
+    assert " ".join(["quintain", *words]) in done.stdout.partition("Examples:")[2]
+
+
+def test_help_comes_in_less_than_a_second(tmp_path: Path) -> None:
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        assert quintain("--help", cwd=tmp_path).returncode == 0
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 1.0
+
+
+def test_help_imports_no_room_that_only_a_command_needs(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.argv = ['quintain', '--help']\n"
+        "try:\n    from quintain.cli import main; main()\n"
+        "except SystemExit:\n    print('\\n'.join(sorted(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    loaded = set(done.stdout.split())
+    assert "quintain.cli.main" in loaded
+    assert not loaded & {"rich", "httpx", "asyncio", "quintain.sandbox", "quintain.rollout", "quintain.tasks"}
+
+
+def test_the_version_is_told(tmp_path: Path) -> None:
+    import quintain as package
+
+    assert quintain("--version", cwd=tmp_path).stdout.strip() == f"quintain {package.__version__}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["joust"], "No such command 'joust'"),
+        (["tasks", "list", "humanevl"], "did you mean 'humaneval'?"),
+        (["tasks", "show", "humaneval", "HumanEval/999"], "no task 'HumanEval/999'"),
+        (["tasks", "new", "a/b", "--kind", "sonnet"], "'sonnet' is not one of"),
+        (["show", "nowhere"], "found 'nowhere'"),
+        (["run", "humaneval", "--policy", "oracle", "-n", "0"], "0 is not in the range"),
+        (["run", "humaneval", "--policy", "nobody"], "oracle, null, repair"),
+        (["run", "--policy", "oracle"], "TASKS"),
+    ],
+)
+def test_wrong_usage_exits_with_2_and_says_what_was_expected(
+    arguments: list[str], said: str, tmp_path: Path,
+) -> None:
+    done = quintain(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_new_task_is_listed_and_shown(tmp_path: Path) -> None:
+    assert quintain("tasks", "new", "set/double", cwd=tmp_path).returncode == 0
+    listed = quintain("tasks", "list", "set", "--json", cwd=tmp_path)
+    rows = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert [row["task"]["id"] for row in rows] == ["double"]
+    assert "exam" not in rows[0]
+    shown = quintain("tasks", "show", "set", "double", "--exam", cwd=tmp_path)
+    assert "hidden: test_total.py" in shown.stdout
+    again = quintain("tasks", "new", "set/double", cwd=tmp_path)
+    assert again.returncode == 2
+
+
+def test_the_sets_that_have_a_name_are_listed(tmp_path: Path) -> None:
+    done = quintain("tasks", "list", "--json", cwd=tmp_path)
+    assert {"humaneval", "mbpp", "quixbugs"} <= {json.loads(line)["name"] for line in done.stdout.splitlines()}
+
+
+def test_the_doctor_answers_a_script_with_one_object(tmp_path: Path) -> None:
+    done = quintain("doctor", "--json", "--clean", cwd=tmp_path)
+    assert done.returncode in (0, 3), done.stderr
+    found = json.loads(done.stdout)
+    available = any(backend["available"] for backend in found["host"]["backends"])
+    assert available == (done.returncode == 0)
+    assert found["cleaned"]["removed"] >= 0
+
+
+def test_the_doctor_says_what_to_do_about_what_is_missing(tmp_path: Path) -> None:
+    done = quintain("doctor", cwd=tmp_path)
+    found = json.loads(quintain("doctor", "--json", cwd=tmp_path).stdout)
+    for backend in found["host"]["backends"]:
+        assert f"backend {backend['name']}" in done.stdout
+        for layer in backend["missing"]:
+            assert f"missing {layer}:" in done.stdout
+
+
+def test_a_reader_that_leaves_early_is_no_failure_of_ours(tmp_path: Path) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m quintain tasks list humaneval --json | head -n 1", shell=True, cwd=tmp_path, text=True,
+        capture_output=True, check=False, timeout=60,
+    )
+    assert json.loads(done.stdout)["task"]["id"] == "HumanEval/0"
+    assert "Traceback" not in done.stderr
