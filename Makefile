@@ -37,5 +37,5 @@ docs: $(READY)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis src/*.egg-info
-	rm -f src/quintain/sandbox/native/quintain-sandbox
+	rm -f src/quintain/sandbox/native/quintain-sandbox src/quintain/sandbox/native/*.so
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -147,7 +147,7 @@ def check_tasks(ctx: click.Context, tasks: str, choice: Choice, sandboxes: int, 
 
     asyncio.run(examine(open_tasks(tasks, choice), sandboxes=sandboxes, report=report))
     if as_json:
-        say_json({"tasks": sum(counts.values()), **counts})
+        say_json({"tasks": sum(counts.values()), **{fit.value: count for fit, count in counts.items()}})
     else:
         click.echo(f"{sum(counts.values())} task(s): " + ", ".join(f"{n} {fit.value}" for fit, n in counts.items()))
     ctx.exit(FAILED if counts[Fit.UNFIT] else DONE)
