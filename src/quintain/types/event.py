@@ -56,10 +56,12 @@ class Sampled(_Event, frozen=True, kw_only=True, tag="sampled"):
 
 
 class Built(_Event, frozen=True, kw_only=True, tag="built"):
-    """The reply became a program. `notes` tell what was tolerated (an offset, line ends, a dropped edit)."""
+    """The reply became a program. `notes` tell what was tolerated (an offset, line ends, a dropped edit); `submitted`
+    that the policy hands it in as its answer, where the task is graded on submission."""
 
     program: Program
     notes: tuple[str, ...] = ()
+    submitted: bool = False
 
 
 class Rejected(_Event, frozen=True, kw_only=True, tag="rejected"):
