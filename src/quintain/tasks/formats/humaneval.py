@@ -21,13 +21,13 @@ from quintain.tasks.formats.testfile import (
     definitions,
     doctest_asserts,
     loaded,
+    parsed,
     split_asserts,
     stored,
     undefined,
 )
 from quintain.tasks.taskset import Taskset
 from quintain.types import Entry
-
 
 #: Published examples that the row's own canonical solution and check contradict: no use as visible tests.
 WRONG_EXAMPLES = {"HumanEval/47": "median([-10, 4, 6, 1000, 10, 20]) == 15.0"}
@@ -70,10 +70,10 @@ class HumanEvalFormat:
 
 def _item(row: CheckRow) -> Item:
     """Raises SyntaxError or ValueError for a row whose parts do not fit together."""
-    prompt = ast.parse(row.prompt)
+    prompt = parsed(row.prompt)
     answer = _program(row, prompt)
-    code = ast.parse(answer)
-    test = ast.parse(row.test)
+    code = parsed(answer)
+    test = parsed(row.test)
     check = definitions(test).get("check")
     if not isinstance(check, ast.FunctionDef):
         raise ValueError("expected a function `check` in its test, found none")
@@ -81,7 +81,8 @@ def _item(row: CheckRow) -> Item:
     hidden = _hidden(entry, prompt=prompt, code=code, test=test, check=check)
     return Item.sealed(
         Exam(
-            hidden=hidden, visible=_visible(entry, prompt, WRONG_EXAMPLES.get(row.task_id)), oracle={"solution.py": answer.encode()},
+            hidden=hidden, visible=_visible(entry, prompt, WRONG_EXAMPLES.get(row.task_id)),
+            oracle={"solution.py": answer.encode()},
             null=({"solution.py": _stub(row.prompt, prompt, entry)}, {"solution.py": b""}),
         ),
         id=row.task_id, instructions=_instructions(row.prompt, entry),
@@ -94,7 +95,7 @@ def _program(row: CheckRow, prompt: ast.Module) -> str:
     docstring, the only line of the prompt's body, gives way."""
     whole = row.prompt + row.canonical_solution
     try:
-        ast.parse(whole)
+        parsed(whole)
     except SyntaxError:
         function = prompt.body[-1]
         if not _is_stub(function):
@@ -179,7 +180,7 @@ def _stub(text: str, prompt: ast.Module, entry: str) -> bytes:
     stub = text.rstrip() + "\n    pass\n"
     if entry not in definitions(prompt):
         stub += f"\n\ndef {entry}(*arguments):\n    pass\n"
-    ast.parse(stub)
+    parsed(stub)
     return stub.encode()
 
 

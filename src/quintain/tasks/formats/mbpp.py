@@ -17,7 +17,7 @@ import msgspec
 from quintain.tasks.base import PublicSet
 from quintain.tasks.exam import Exam, Item, PythonSuite
 from quintain.tasks.formats.rows import RowSource, has_keys
-from quintain.tasks.formats.testfile import as_test_file, definitions, loaded, stored, undefined
+from quintain.tasks.formats.testfile import as_test_file, definitions, loaded, parsed, stored, undefined
 from quintain.tasks.taskset import Taskset
 from quintain.types import Entry
 
@@ -53,8 +53,8 @@ class MbppFormat:
 def _item(row: MbppRow) -> Item:
     """Raises SyntaxError or ValueError for a row whose parts do not fit together."""
     answer = row.code.replace("\r\n", "\n").strip() + "\n"
-    code = ast.parse(answer)
-    setup = ast.parse(row.test_setup_code.replace("\r\n", "\n")).body
+    code = parsed(answer)
+    setup = parsed(row.test_setup_code.replace("\r\n", "\n")).body
     asserts = _asserts(row.test_list)
     if not asserts:
         raise ValueError("expected at least one assert in test_list, found none")
@@ -75,7 +75,7 @@ def _item(row: MbppRow) -> Item:
 
 
 def _asserts(lines: Sequence[str]) -> list[ast.stmt]:
-    asserts = [statement for line in lines for statement in ast.parse(line.strip()).body]
+    asserts = [statement for line in lines for statement in parsed(line.strip()).body]
     if not all(isinstance(statement, ast.Assert) for statement in asserts):
         raise ValueError("expected asserts only in its lists of tests")
     return asserts

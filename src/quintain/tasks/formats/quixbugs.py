@@ -18,7 +18,7 @@ import msgspec
 from quintain.tasks.base import PublicSet
 from quintain.tasks.exam import Exam, Item, PythonSuite
 from quintain.tasks.formats.rows import has_keys, read_lines, unpack
-from quintain.tasks.formats.testfile import as_test_file, loaded
+from quintain.tasks.formats.testfile import as_test_file, loaded, parsed
 from quintain.tasks.taskset import Taskset
 from quintain.types import Entry, TaskError
 
@@ -62,7 +62,7 @@ class QuixBugs:
         for number, line in enumerate(read_lines(self._path, packed), start=1):
             try:
                 row = decoder.decode(line)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, RecursionError) as error:
                 raise TaskError(f"the row does not fit: {error}", file=self.name, line=number) from error
             files[row.path] = row.content
         return files
@@ -83,11 +83,11 @@ class QuixBugs:
             raise KeyError(id)
         try:
             return self._item(id, name)
-        except (SyntaxError, ValueError) as error:
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise TaskError(f"task {id!r} cannot be made: {error}", file=self.name) from error
 
     def _item(self, id: str, name: str) -> Item:
-        hidden = _suite(name, ast.parse(self._file(f"python_testcases/test_{name}.py")), list(self._cases(name)))
+        hidden = _suite(name, parsed(self._file(f"python_testcases/test_{name}.py")), list(self._cases(name)))
         buggy = self._file(f"python_programs/{name}.py").lstrip("\n")
         files = {f"{name}.py": buggy.encode()}
         if "node" in hidden.modules:

@@ -61,7 +61,7 @@ class RowSource(Generic[Row]):
             if error.file:
                 raise
             raise self._error(error.message, place.number) from error
-        except (SyntaxError, ValueError) as error:
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the parser raises all four
             raise self._error(f"task {id!r} cannot be made: {error}", place.number) from error
 
     @cached_property
@@ -90,7 +90,7 @@ class RowSource(Generic[Row]):
     def _decode(self, line: bytes, number: int) -> Row:
         try:
             return self._decoder.decode(line)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise self._error(f"the row does not fit: {error}", number) from error
 
     def _error(self, message: str, number: int) -> TaskError:
@@ -129,6 +129,6 @@ def has_keys(path: Path, *keys: str) -> bool:
     try:
         with (gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as file:
             row = msgspec.json.decode(file.readline(16 * 1024 * 1024))
-    except (OSError, EOFError, zlib.error, msgspec.MsgspecError):
+    except (OSError, EOFError, zlib.error, msgspec.MsgspecError, RecursionError):
         return False
     return isinstance(row, dict) and set(keys) <= row.keys()

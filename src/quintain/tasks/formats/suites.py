@@ -91,9 +91,9 @@ def _python(
     for path in filter(is_test_file, files):
         try:
             ids[path] = collected(path, files[path])
-        except (SyntaxError, ValueError) as error:
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = error.lineno if isinstance(error, SyntaxError) else None
-            message = f"expected Python, found a syntax error: {error.args[0]}"
+            message = f"expected Python, found {type(error).__name__}: {error.args[0] if error.args else ''}"
             raise tree.error(message, f"{folder}/{path}", line) from error
     if not any(ids.values()) and not table.required:
         raise tree.error("expected at least one test (def test_...), found none", folder)

@@ -101,6 +101,8 @@ def parse_task_file(content: bytes, file: str) -> ParsedFile:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         _raise_syntax(str(error), text, file)
+    except RecursionError as error:
+        raise TaskError("expected TOML, found tables nested too deeply", file=file) from error
     _refuse_unknown(table, TaskFile, (), text, file)
     try:
         return ParsedFile(table=msgspec.convert(table, TaskFile), text=text, file=file)

@@ -5,9 +5,18 @@ from __future__ import annotations
 import ast
 import builtins
 import doctest
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 
 BUILTINS = frozenset(dir(builtins))
+
+
+def parsed(text: str | bytes, filename: str = "<published>") -> ast.Module:
+    """The module that a text says, without Python's warnings about it (published code has its '\\d's). Raises
+    SyntaxError, or ValueError for NUL bytes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text, filename=filename)
 
 
 def loaded(nodes: ast.AST | Iterable[ast.AST]) -> set[str]:
@@ -136,15 +145,22 @@ def doctest_asserts(docstring: str, entry: str) -> list[ast.stmt]:
         return []
     for example in examples:
         try:
-            call = ast.parse(example.source.strip(), mode="eval").body
-            ast.literal_eval(example.want.strip())
-            wanted = ast.parse(example.want.strip(), mode="eval").body
+            call = _expression(example.source)
+            wanted = _expression(example.want)
+            ast.literal_eval(wanted)
         except (SyntaxError, ValueError):
             continue
         names = loaded(call)
         if entry in names and names <= {entry} | BUILTINS:
             asserts.append(ast.Assert(test=ast.Compare(left=call, ops=[ast.Eq()], comparators=[wanted]), msg=None))
     return asserts
+
+
+def _expression(text: str) -> ast.expr:
+    match parsed(text.strip()).body:
+        case [ast.Expr(value=value)]:
+            return value
+    raise ValueError(f"expected one expression, found {text!r}")
 
 
 def collected(path: str, content: bytes) -> list[str]:
@@ -154,7 +170,7 @@ def collected(path: str, content: bytes) -> list[str]:
     from a class of the same file; parametrised functions appear once, without their brackets. What is always skipped
     (`@unittest.skip`, `@pytest.mark.skip`) is no test. Raises SyntaxError.
     """
-    module = ast.parse(content, filename=path)
+    module = parsed(content, path)
     classes = {n.name: n for n in module.body if isinstance(n, ast.ClassDef)}
     ids = [f"{path}::{name}" for name in _tests(module.body)]
     for name, node in classes.items():
