@@ -1,0 +1,148 @@
+"""The languages in which an answer can be written: a table, where adding one is adding a row."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+import msgspec
+
+from quintain.types import FaultKind
+
+
+class Trace(StrEnum):
+    """How a language's runtime tells where it broke: Python's traceback, V8's stack, or single lines."""
+
+    PYTHON = "python"
+    V8 = "v8"
+    LINES = "lines"
+
+
+class ErrorRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of line in what a compiler or runtime writes to stderr, and what it means.
+
+    `pattern` is matched at the start of a line; its groups may be `file`, `line`, `what` (a missing module or command,
+    or the message). An absent `kind` in `exit_codes` means any exit code.
+    """
+
+    pattern: str
+    kind: FaultKind
+    exit_codes: tuple[int, ...] = ()
+
+
+class Language(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the table. `argv` and `check` are templates in which `{path}` is the file to start or to check;
+    `check` is for the sandbox, never for our own process. `definition` finds a line that binds `{name}` at top level.
+    `looks_like` tells unfenced code from prose by one line of it."""
+
+    name: str
+    tags: tuple[str, ...]
+    suffixes: tuple[str, ...]
+    argv: tuple[str, ...]
+    check: tuple[str, ...]
+    definition: str
+    looks_like: str
+    trace: Trace = Trace.LINES
+    errors: tuple[ErrorRow, ...] = ()
+
+    def argv_for(self, path: str) -> tuple[str, ...]:
+        return tuple(part.replace("{path}", path) for part in self.argv)
+
+    def check_for(self, path: str) -> tuple[str, ...]:
+        """A command that compiles the file without running it, for the sandbox."""
+        return tuple(part.replace("{path}", path) for part in self.check)
+
+    def defines(self, source: str, name: str) -> bool:
+        """Whether some line binds `name` (of `Class.method`: `Class`) at top level, compiling or not."""
+        pattern = self.definition.replace("{name}", re.escape(name.split(".", 1)[0]))
+        return re.search(pattern, source, re.MULTILINE) is not None
+
+
+_SHELL_PLACE = r"(?P<file>[^:\n]+): (?:line )?(?P<line>\d+): "
+
+LANGUAGES: tuple[Language, ...] = (
+    Language(
+        name="python",
+        tags=("python", "python3", "py", "py3", "python2", "python3.11", "python3.12", "python3.13", "ipython", "pycon",
+              "pyi"),
+        suffixes=(".py", ".pyi"),
+        argv=("python3", "{path}"),
+        check=("python3", "-m", "py_compile", "{path}"),
+        definition=r"^(?:(?:>>> )?(?:async[ \t]+def|def|class)[ \t]+{name}\b|{name}[ \t]*(?::[^=\n]+)?=(?!=)"
+                   r"|(?:from[ \t]+\S+[ \t]+)?import[ \t].*\b{name}\b)",
+        looks_like=r"^(?:def|class|import|from|async[ \t]+def|@\w|if __name__\b|print\(|\w+[ \t]*=[ \t]*\S|for .+:$)",
+        trace=Trace.PYTHON,
+    ),
+    Language(
+        name="shell",
+        tags=("sh", "bash", "shell", "zsh", "dash", "ksh", "shellscript"),
+        suffixes=(".sh", ".bash"),
+        argv=("bash", "{path}"),
+        check=("bash", "-n", "{path}"),
+        definition=r"^(?:function[ \t]+{name}\b|{name}[ \t]*\(\))|^(?:export[ \t]+)?{name}=",
+        looks_like=r"^(?:#!|set -|echo |export |if \[|for \w+ in |while |read |printf |\w+=\S|\w+\(\)[ \t]*\{)",
+        errors=(
+            ErrorRow(pattern=_SHELL_PLACE + r"(?P<what>(?i:syntax error).*)", kind=FaultKind.SYNTAX_ERROR,
+                     exit_codes=(1, 2)),
+            ErrorRow(pattern=_SHELL_PLACE + r"(?P<what>unexpected (?:EOF|end of file).*)", kind=FaultKind.SYNTAX_ERROR,
+                     exit_codes=(1, 2)),
+            ErrorRow(pattern=_SHELL_PLACE + r"(?P<what>.+): (?:command )?not found$",
+                     kind=FaultKind.MISSING_DEPENDENCY, exit_codes=(127,)),
+            ErrorRow(pattern=_SHELL_PLACE + r"(?P<what>.+)", kind=FaultKind.RUNTIME_ERROR),
+        ),
+    ),
+    Language(
+        name="javascript",
+        tags=("javascript", "js", "node", "nodejs", "mjs", "cjs", "ecmascript"),
+        suffixes=(".js", ".mjs", ".cjs"),
+        argv=("node", "{path}"),
+        check=("node", "--check", "{path}"),
+        definition=r"^(?:export[ \t]+(?:default[ \t]+)?)?(?:async[ \t]+)?(?:function\*?|class|const|let|var)"
+                   r"[ \t]+{name}\b|^(?:module\.)?exports\.{name}\b|^module\.exports[ \t]*=.*\b{name}\b"
+                   r"|^{name}[ \t]*=(?!=)",
+        looks_like=r"^(?:#!|const |let |var |function |class |import |export |module\.exports|console\.|'use strict')",
+        trace=Trace.V8,
+        errors=(
+            ErrorRow(pattern=r"FATAL ERROR: (?P<what>.*JavaScript heap out of memory.*)", kind=FaultKind.MEMORY_ERROR),
+            ErrorRow(pattern=r"RangeError: (?P<what>Maximum call stack size exceeded)$",
+                     kind=FaultKind.RECURSION_ERROR),
+            ErrorRow(pattern=r"RangeError: (?P<what>(?:Array buffer allocation failed|Invalid string length))$",
+                     kind=FaultKind.MEMORY_ERROR),
+            ErrorRow(pattern=r"Error(?: \[ERR_MODULE_NOT_FOUND\])?: Cannot find (?:module|package) '(?P<what>[^'\n]+)'",
+                     kind=FaultKind.MISSING_DEPENDENCY),
+        ),
+    ),
+)
+
+#: Tags of blocks that hold text about code rather than code: other fences may be nested in them.
+CONTAINER_TAGS = frozenset({"markdown", "md", "mdx", "text", "txt", "plaintext", "plain", "quote", "answer"})
+
+#: Tags of blocks that hold what a program prints or reads, and never the answer to a code task.
+OUTPUT_TAGS = frozenset({"output", "console", "terminal", "stdout", "stderr", "log", "result", "text", "txt"})
+
+#: Tags of blocks that hold a patch.
+DIFF_TAGS = frozenset({"diff", "patch", "udiff", "git-diff"})
+
+_BY_TAG = {tag: row for row in LANGUAGES for tag in (row.name, *row.tags)}
+_BY_SUFFIX = {suffix: row for row in LANGUAGES for suffix in row.suffixes}
+
+
+def language_of_tag(tag: str) -> Language | None:
+    """The language that a fence tag (any case) names; `None` for a tag that is not in the table."""
+    return _BY_TAG.get(tag.lower())
+
+
+def language_of_path(path: str) -> Language | None:
+    """The language of a file by its suffix; `None` when the table has none."""
+    name = path.rsplit("/", 1)[-1].lower()
+    dot = name.rfind(".")
+    return _BY_SUFFIX.get(name[dot:]) if dot > 0 else None
+
+
+def language(name: str) -> Language:
+    """The row of the table. Raises ValueError for a language that is not in it."""
+    row = _BY_TAG.get(name.lower())
+    if row is None:
+        known = ", ".join(row.name for row in LANGUAGES)
+        raise ValueError(f"expected a language out of {known}; found {name!r}")
+    return row
