@@ -18,7 +18,7 @@ import msgspec
 from quintain.tasks.base import PublicSet
 from quintain.tasks.exam import Exam, Item, PythonSuite
 from quintain.tasks.formats.rows import has_keys, read_lines, unpack
-from quintain.tasks.formats.testfile import as_test_file, loaded, parsed
+from quintain.tasks.formats.testfile import as_test_file, doctest_asserts, loaded, parsed
 from quintain.tasks.taskset import Taskset
 from quintain.types import Entry, TaskError
 
@@ -94,7 +94,10 @@ class QuixBugs:
             files["node.py"] = self._file("python_programs/node.py").encode()
         correct = self._file(f"correct_python_programs/{name}.py").lstrip("\n")
         return Item.sealed(
-            Exam(hidden=hidden, oracle={f"{name}.py": correct.encode()}, null=({f"{name}.py": buggy.encode()},)),
+            Exam(
+                hidden=hidden, visible=_examples(name, buggy), oracle={f"{name}.py": correct.encode()},
+                null=({f"{name}.py": buggy.encode()},),
+            ),
             files=files, id=id, instructions=_instructions(name, buggy, files),
             entry=Entry(path=f"{name}.py", name=name), tags=("python", "repair"),
         )
@@ -131,6 +134,18 @@ def _suite(name: str, test: ast.Module, cases: Sequence[list[object]]) -> Python
     file = f"test_{name}.py"
     return PythonSuite(
         files={file: text}, modules=tuple(imports), required=tuple(f"{file}::{function}" for function in names)
+    )
+
+
+def _examples(name: str, buggy: str) -> PythonSuite | None:
+    """The examples in the documentation at the end of a program, which the policy reads anyway."""
+    pages = [s.value.value for s in parsed(buggy).body if isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)]
+    asserts = [s for page in pages if isinstance(page, str) for s in doctest_asserts(page, name)]
+    if not asserts:
+        return None
+    text, names = as_test_file([[statement] for statement in asserts], imports={name: [name]})
+    return PythonSuite(
+        files={"test_examples.py": text}, modules=(name,), required=tuple(f"test_examples.py::{n}" for n in names)
     )
 
 
