@@ -1,0 +1,146 @@
+"""The programs that run inside the two sandboxes, each joined into one piece and compiled beforehand.
+
+A program travels on the standard input of `python3 -c BOOT`: compiled code for an interpreter with the house's own
+bytecode, and the source for any other. Once it is read, standard input is at its end, as a program that is given none
+expects.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import marshal
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from importlib import resources
+from typing import Any
+
+#: Reads the program and its settings from standard input and starts it.
+BOOT = """
+import sys, marshal, _frozen_importlib_external as f
+m, c, s, a = marshal.loads(sys.stdin.buffer.read())
+g = {"__name__": "__quintain__"}
+exec(marshal.loads(c) if m == f.MAGIC_NUMBER else s, g)
+g[a[0]](*a[1:])
+"""
+
+#: What to start the interpreter with: no site, nothing of the working directory, no bytecode files, no user's packages.
+FLAGS = ("-s", "-P", "-S", "-B")
+
+_SHARED = ("wire", "values", "standin", "peer", "candidate")
+_PARTS = {"candidate": _SHARED, "verifier": (*_SHARED, "verifier", "runner")}
+
+
+@cache
+def _program(side: str) -> tuple[bytes, str]:
+    """Compiled code and source of one side."""
+    body: list[ast.stmt] = []
+    for part in _PARTS[side]:
+        text = resources.files("quintain.grade.inside").joinpath(f"{part}.py").read_text("utf-8")
+        body += [_without_text(s) for s in ast.parse(text).body if not _is_inner_import(s)]
+    future = ast.ImportFrom(module="__future__", names=[ast.alias(name="annotations")], level=0)
+    tree = ast.fix_missing_locations(ast.Module(body=[future, *body], type_ignores=[]))
+    source = ast.unparse(tree)
+    code = compile(source, f"<quintain {side}>", "exec", dont_inherit=True, optimize=2)
+    return marshal.dumps(code), source
+
+
+def _is_inner_import(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and (
+        statement.module == "__future__" or (statement.module or "").startswith("quintain.")
+    )
+
+
+def _without_text(statement: ast.stmt) -> ast.stmt:
+    """The docstring of a module is no statement of the joined program."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        return ast.Pass()
+    return statement
+
+
+def stdin_for(side: str, *call: Any) -> bytes:
+    """The standard input that makes `python3 -c BOOT` run one side: the function's name, then plain arguments."""
+    code, source = _program(side)
+    return marshal.dumps((importlib.util.MAGIC_NUMBER, code, source, call))
+
+
+#: Under which folder the compiled tests say that they lie.
+TESTS = "<tests>"
+
+
+@lru_cache(maxsize=512)
+def compiled_test(path: str, content: bytes) -> bytes | None:
+    """A trusted test file as compiled code whose failed comparisons tell both values; None if it does not compile."""
+    try:
+        tree = ast.parse(content, filename=f"{TESTS}/{path}")
+        tree = ast.fix_missing_locations(_TellValues().visit(tree))
+        return marshal.dumps(compile(tree, f"{TESTS}/{path}", "exec", dont_inherit=True))
+    except (SyntaxError, ValueError):
+        return None
+
+
+class _TellValues(ast.NodeTransformer):
+    """`assert a == b` → the same, with a message that holds both values; each side is evaluated once, in order."""
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        test = node.test
+        if node.msg is not None or not isinstance(test, ast.Compare) or len(test.ops) != 1:
+            return node
+        names = ("__quintain_left__", "__quintain_right__")
+        left, right = (ast.NamedExpr(target=ast.Name(id=name, ctx=ast.Store()), value=value)
+                       for name, value in zip(names, (test.left, test.comparators[0]), strict=True))
+        operator = ast.unparse(ast.Compare(left=ast.Name("a"), ops=test.ops, comparators=[ast.Name("b")]))[2:-2]
+        source = ast.unparse(node)[:300]
+        shown = ast.parse(f"__quintain_show__({source!r}, {names[0]}, {operator!r}, {names[1]})", mode="eval").body
+        made = ast.Assert(test=ast.Compare(left=left, ops=test.ops, comparators=[right]), msg=shown)
+        return ast.copy_location(made, node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        # a walrus in a class body or a comprehension of one is no error, but would leave names in the class
+        node.body = [s if isinstance(s, ast.Assert) else self.visit(s) for s in node.body]
+        return node
+
+
+def imports_pytest(content: bytes) -> bool:
+    """Whether a test file needs pytest to run."""
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError):
+        return False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import) and any(a.name.split(".")[0] == "pytest" for a in node.names):
+            return True
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "pytest":
+            return True
+    return False
+
+
+def expected_tests(path: str, content: bytes) -> list[str]:
+    """The ids that a test file defines by its text: plain test functions, and test methods of its classes."""
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError):
+        return []
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    found = []
+    for node in tree.body:
+        if isinstance(node, functions) and node.name.startswith("test"):
+            found.append(f"{path}::{node.name}")
+        elif isinstance(node, ast.ClassDef):
+            found += [f"{path}::{node.name}::{inner.name}" for inner in node.body
+                      if isinstance(inner, functions) and inner.name.startswith("test")]
+    return found
+
+
+def files_with_tests(files: Mapping[str, bytes], required: Sequence[str]) -> list[str]:
+    """Which files of a suite hold tests: those that the required ids name, else those that are named like tests and
+    define some."""
+    if required:
+        named = {name.partition("::")[0] for name in required}
+        return [path for path in files if path in named]
+    return [path for path, content in files.items() if _named_like_tests(path) and expected_tests(path, content)]
+
+
+def _named_like_tests(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return (name.startswith("test") and name.endswith(".py")) or name.endswith("_test.py")

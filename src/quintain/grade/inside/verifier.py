@@ -1,0 +1,148 @@
+"""The verifier's side of the conversation: what the candidate may ask of the tests, and what its objects may decide.
+
+Covers: objects of the tests are reached only through calls, public attributes and operators; functions, generators,
+classes, frames and test cases give no attribute away. An object of the candidate never decides a comparison with a
+plain value, and operators with a plain value are open only to classes that the tests named themselves.
+Does not cover: tests that compare two of the candidate's objects with each other believe the candidate's `==`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import types
+from typing import Any
+
+from quintain.grade.inside.peer import Peer
+from quintain.grade.inside.standin import ARITHMETIC, NUMERIC, ORDER, SPECIALS, Remote, RemoteType, is_dunder
+from quintain.grade.inside.wire import Pipe, WrongType
+
+_CLOSED = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.GeneratorType, types.CoroutineType,
+           types.ModuleType, types.FrameType, types.CodeType, types.TracebackType, type)
+_NEVER = (types.ModuleType, types.FrameType, types.CodeType)
+_OPEN_NAMES = frozenset({"__name__", "__qualname__", "send", "throw", "close"})
+_INNER_PREFIXES = ("gi_", "cr_", "ag_", "f_", "tb_", "co_", "func_")
+_OWN_FUNCTIONS = frozenset({"__import__", "breakpoint", "compile", "delattr", "eval", "exec", "getattr", "globals",
+                            "input", "locals", "open", "print", "setattr", "vars"})
+_NUMBERS = (int, float, complex, bool)
+
+
+class Verifier(Peer):
+    """`call_seconds` bounds one call, `run_until` (time.monotonic) all of them."""
+
+    def __init__(self, pipe: Pipe, *, call_seconds: float, run_until: float) -> None:
+        super().__init__(pipe)
+        self._call_seconds = call_seconds
+        self._run_until = run_until
+        self._stdout = sys.stdout
+
+    def _ask(self, what: str, head: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.pipe.deadline = min(self._run_until, time.monotonic() + self._call_seconds)
+        return super()._ask(what, head, args, kwargs)
+
+    def capturing(self) -> bool:
+        return sys.stdout is not self._stdout
+
+    def allow(self, what: str, target: Any, name: str) -> None:
+        if what in ("call", "contents", "copy"):
+            return
+        if what == "op":
+            if name not in SPECIALS:
+                raise AttributeError(name)
+            return
+        case = getattr(sys.modules.get("unittest"), "TestCase", ())
+        partial = getattr(sys.modules.get("functools"), "partial", ())
+        closed = isinstance(target, (_CLOSED, case, partial))
+        inner = name.startswith("_") or name.startswith(_INNER_PREFIXES)
+        if (closed or inner) and not (what in ("get", "meth") and name in _OPEN_NAMES):
+            raise AttributeError(f"{type(target).__name__!r} object has no attribute {name!r}")
+
+    def may_leave(self, value: Any) -> None:
+        if isinstance(value, _NEVER):
+            raise WrongType(f"a {type(value).__name__} of the tests cannot be handed over")
+
+    def by_name(self, value: Any) -> Any:
+        if type(value) is types.BuiltinFunctionType:
+            module, name = str(getattr(value, "__module__", "")), str(getattr(value, "__name__", ""))
+            if module in ("builtins", "math", "_operator") and name not in _OWN_FUNCTIONS:
+                found = getattr(sys.modules.get(module), name, None)
+                return ["fn", module, name] if found is value else None
+        return None
+
+    def special(self, target: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+        """Ask for an operator, as far as the candidate may have a say in it. Raises WrongType where not."""
+        plain = bool(args) and not isinstance(args[0], (Remote, RemoteType))
+        named = isinstance(target, RemoteType) or type(target)._quintain_named
+        kind = type(target).__name__
+        if name in ORDER and plain:
+            raise WrongType(f"expected a plain value to compare with {type(args[0]).__name__}, found a {kind}")
+        if name in ARITHMETIC and plain and not named:
+            raise WrongType(f"expected a plain value beside {type(args[0]).__name__}, found an object of {kind}")
+        if name == "__contains__" and not named:
+            return any(item is args[0] or item == args[0] for item in iter(target))
+        answer = super().special(target, name, args, kwargs)
+        if name in ARITHMETIC and plain:
+            self._keep_honest(target, name, args[0], answer)
+        if name in NUMERIC and target.__dict__.get("_quintain_mixed") and type(answer) in _NUMBERS:
+            raise WrongType(f"expected a plain number, found an object of {kind}")
+        return answer
+
+    def _keep_honest(self, target: Any, name: str, other: Any, answer: Any) -> None:
+        """`abs(f(x) - 0.5) < 1e-6` must not be decided by what an object of the candidate makes of `- 0.5`."""
+        if type(other) in _NUMBERS and type(answer) in _NUMBERS:
+            raise WrongType(f"expected a plain number for {name}, found an object of {type(target).__name__}")
+        if isinstance(answer, Remote):
+            answer.__dict__["_quintain_mixed"] = True
+
+
+class RemoteModule(types.ModuleType):
+    """A module of the candidate, as the tests see it."""
+
+    def __init__(self, name: str, module: Any, peer: Verifier) -> None:
+        super().__init__(name)
+        self.__dict__["_quintain_module"] = module
+        self.__dict__["_quintain_peer"] = peer
+
+    def __getattr__(self, name: str) -> Any:
+        if is_dunder(name) and name not in ("__all__", "__version__", "__author__"):
+            raise AttributeError(name)
+        value = self.__dict__["_quintain_peer"].get(self.__dict__["_quintain_module"], name)
+        if isinstance(value, RemoteType) and name[:1].isupper():
+            value._quintain_named = True
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if is_dunder(name) or isinstance(value, types.ModuleType):
+            super().__setattr__(name, value)
+        else:
+            self.__dict__["_quintain_peer"].set(self.__dict__["_quintain_module"], name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self.__dict__:
+            super().__delattr__(name)
+        else:
+            self.__dict__["_quintain_peer"].delete(self.__dict__["_quintain_module"], name)
+
+
+class Finder:
+    """Serves the candidate's modules to the import statements of the tests."""
+
+    def __init__(self, peer: Verifier, modules: list[str]) -> None:
+        self._peer = peer
+        self.modules = modules
+
+    def serves(self, name: str) -> bool:
+        return any(name == m or name.startswith(m + ".") or m.startswith(name + ".") for m in self.modules)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if not self.serves(name):
+            return None
+        from importlib.machinery import ModuleSpec
+
+        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+
+    def create_module(self, spec: Any) -> types.ModuleType:
+        return RemoteModule(spec.name, self._peer.import_module(spec.name), self._peer)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Nothing to do: it was executed on the other side."""

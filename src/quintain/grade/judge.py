@@ -1,0 +1,247 @@
+"""What the verifier's report and the two measured outcomes mean: which tests passed, and whose each failure is.
+
+Everything is decided from the verifier's side: its own report, and how both processes ended as the backend measured it.
+What the candidate says of itself (its frames, its messages) only words a fault that is the candidate's anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from quintain.types import Fault, FaultKind, HouseError, Outcome, Owner, Passed, Status, TestResult, Verdict
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts of one failure as the verifier saw it. `candidate` are the candidate's frames ([file, line, function])
+    when the exception came across; `at` is the place in the tests; `served` whether a failed import was of a module
+    that the candidate must have; `gone` why there is nobody to talk to any more."""
+
+    type: str
+    message: str = ""
+    at: tuple[str, int] | None = None
+    bases: tuple[str, ...] = ()
+    candidate: tuple[tuple[str, int, str], ...] | None = None
+    leaves: tuple[str, ...] = ()
+    gone: str | None = None
+    wrong_type: bool = False
+    served: bool | None = None
+    skipped: bool = False
+    task: bool = False
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True):
+    """The last line of a report."""
+
+    calls: int
+    gone: str | None = None
+    received_bytes: int = 0
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the verifier's report."""
+
+    begin: str | None = None
+    test: str | None = None
+    ok: bool = False
+    why: Why | None = None
+    file: str | None = None
+    end: End | None = None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a suite: what the verifier wrote, and how both sides ended. `candidate` is None when it was cut off
+    because the verifier had finished."""
+
+    report: bytes
+    verifier: Outcome
+    candidate: Outcome | None
+
+
+def read_report(data: bytes) -> list[Line]:
+    """The lines of a report; a last line that was cut off is left out. Raises HouseError for anything else."""
+    lines = data.split(b"\n")
+    try:
+        return [msgspec.json.decode(line, type=Line) for line in lines[:-1] if line]
+    except msgspec.MsgspecError as error:
+        raise HouseError(FaultKind.VERIFIER_ERROR, f"expected a line of the verifier's report: {error}") from None
+
+
+def judge(run: Run, *, expected: Sequence[str], closed: bool) -> tuple[tuple[TestResult, ...], Fault | None]:
+    """Each expected test once, and the fault of the program as a whole, if it has one.
+
+    `closed`: nothing but `expected` counts; otherwise tests that only the run could find are added. Raises HouseError
+    when the verifier failed by no act of the candidate.
+    """
+    lines = read_report(run.report)
+    ended = next((line.end for line in lines if line.end), None)
+    cut = None if ended else _cut_short(run.verifier, began=any(line.begin for line in lines))
+    loads = {line.file: fault_of(line.why, run.candidate) for line in lines if line.file and line.why}
+    seen: dict[str, list[Line]] = {}
+    for line in lines:
+        if line.test is not None:
+            seen.setdefault(line.test, []).append(line)
+    names = list(dict.fromkeys([*expected, *(() if closed else seen)]))
+    tests = tuple(_result(name, seen.get(name, []), loads, cut, run.candidate) for name in names)
+    return tests, _whole(tests, loads, ended, cut, run.candidate)
+
+
+def _result(
+    name: str, lines: list[Line], loads: dict[str, Fault], cut: Fault | None, candidate: Outcome | None
+) -> TestResult:
+    if len(lines) == 1:
+        line = lines[0]
+        if line.ok:
+            return TestResult(id=name, passed=Passed.PASSED)
+        why = line.why or Why(type="Unknown", message="failed without a reason")
+        return TestResult(id=name, passed=Passed.FAILED, fault=fault_of(why, candidate))
+    if lines:
+        fault = _policy(FaultKind.MISSING_REQUIRED_TEST, f"expected one report of {name}, found {len(lines)}")
+        return TestResult(id=name, passed=Passed.FAILED, fault=fault)
+    load = next((f for place, f in loads.items() if name == place or name.startswith(place + "::")), None)
+    missing = _policy(FaultKind.MISSING_REQUIRED_TEST, f"{name} was not reported")
+    return TestResult(id=name, passed=Passed.MISSING, fault=load or cut or missing)
+
+
+def _whole(
+    tests: tuple[TestResult, ...], loads: dict[str, Fault], ended: End | None, cut: Fault | None,
+    candidate: Outcome | None,
+) -> Fault | None:
+    faults = [t.fault for t in tests if t.fault]
+    task = next((f for f in [*loads.values(), *faults] if f.owner is Owner.TASK), None)
+    if task is not None:
+        return task
+    if loads:
+        return next(iter(loads.values()))
+    if cut is not None:
+        return cut
+    if ended is not None and ended.gone is not None:
+        return _gone(ended.gone, candidate)
+    if not tests:
+        return Fault(owner=Owner.TASK, kind=FaultKind.NO_TESTS_RUN, message="the suite has no tests")
+    return None
+
+
+def _cut_short(verifier: Outcome, *, began: bool) -> Fault:
+    """Why a report has no end. The verifier's own code is the same for every candidate, so running out of time or
+    memory inside a test is what the candidate's values made of it; any other end is the house's."""
+    if verifier.status is Status.TIMED_OUT or verifier.status is Status.CPU_LIMIT:
+        return _policy(FaultKind.TIMEOUT, f"the tests did not end within {verifier.wall_seconds:.1f} s")
+    if verifier.status is Status.OUT_OF_MEMORY and began:
+        return _policy(FaultKind.OOM_KILL, "a test ran out of memory on the values that it was given")
+    said = verifier.error_text[-500:].strip()
+    how = f"exit code {verifier.exit_code}" if verifier.signal is None else f"signal {verifier.signal}"
+    raise HouseError(FaultKind.VERIFIER_ERROR, f"the verifier ended early ({verifier.status.value}, {how}): {said}")
+
+
+def fault_of(why: Why, candidate: Outcome | None) -> Fault:
+    """Whose a failure is, and of what kind."""
+    if why.gone is not None:
+        return _gone(why.gone, candidate)
+    if why.candidate is not None:
+        return _raised_there(why)
+    text = f"{why.type}: {why.message}" if why.message else why.type
+    file, line = why.at or (None, None)
+    fault = _policy(_kind_here(why), text, file=file, line=line, exception=why.type)
+    if fault.kind in (FaultKind.TASK_ENVIRONMENT, FaultKind.TASK_INVALID):
+        return msgspec.structs.replace(fault, owner=Owner.TASK)
+    return fault
+
+
+def _kind_here(why: Why) -> FaultKind:
+    """The kind of an exception that the tests' own code raised."""
+    if why.task:
+        return FaultKind.TASK_ENVIRONMENT if "ImportError" in why.bases else FaultKind.TASK_INVALID
+    if why.skipped:
+        return FaultKind.MISSING_REQUIRED_TEST
+    if why.wrong_type:
+        return FaultKind.WRONG_TYPE
+    if "ImportError" in why.bases:
+        return FaultKind.MISSING_ENTRY_POINT if why.served else FaultKind.TASK_ENVIRONMENT
+    if "AssertionError" in why.bases or why.type in ("Failed", "ExpectedFailure"):
+        return FaultKind.ASSERTION_ERROR
+    if "NameError" in why.bases or "SyntaxError" in why.bases:
+        return FaultKind.TASK_INVALID
+    if "TypeError" in why.bases or "AttributeError" in why.bases:
+        return FaultKind.WRONG_TYPE
+    return FaultKind.WRONG_ANSWER
+
+
+_THERE = {
+    "ModuleNotFoundError": FaultKind.MISSING_DEPENDENCY, "MemoryError": FaultKind.MEMORY_ERROR,
+    "RecursionError": FaultKind.RECURSION_ERROR, "SystemExit": FaultKind.EARLY_EXIT, "EOFError": FaultKind.READS_STDIN,
+}
+
+
+def _raised_there(why: Why) -> Fault:
+    """The fault of an exception that the candidate's code raised, whatever its type is called."""
+    file, line, where = why.candidate[-1] if why.candidate else (None, None, "")
+    kind = next((_THERE[b] for b in why.bases if b in _THERE), FaultKind.RUNTIME_ERROR)
+    if where == "<syntax>":
+        kind = FaultKind.SYNTAX_ERROR
+    elif where == "<missing>":
+        kind, line = FaultKind.MISSING_ENTRY_POINT, None
+    elif not why.candidate and "AttributeError" in why.bases:  # asked for something that is not there
+        kind = FaultKind.MISSING_ENTRY_POINT
+    text = f"{why.type}: {why.message}" if why.message else why.type
+    if why.leaves:
+        text += f" [{', '.join(why.leaves)}]"
+    return _policy(kind, text, file=file, line=line, exception=why.type)
+
+
+def _gone(why: str, candidate: Outcome | None) -> Fault:
+    """Why the candidate's process no longer answers."""
+    if candidate is not None and candidate.status is Status.NOT_STARTED:
+        raise HouseError(FaultKind.VERIFIER_ERROR, f"the candidate's interpreter: {candidate.error_text[-300:]}")
+    status = None if candidate is None else candidate.status
+    if status is Status.OUT_OF_MEMORY:
+        return _policy(FaultKind.OOM_KILL, "the program used more memory than it may")
+    if status is Status.CPU_LIMIT:
+        return _policy(FaultKind.CPU_LIMIT, "the program used more CPU time than it may")
+    if why == "hung" or status is Status.TIMED_OUT:
+        return _policy(FaultKind.TIMEOUT, "the program did not answer in time")
+    if why == "forged":
+        return _policy(FaultKind.TAMPER, "the program wrote to the descriptor on which it is asked")
+    if why == "flood":
+        return _policy(FaultKind.OUTPUT_LIMIT, "the program's answers are too large")
+    if candidate is not None and candidate.signal is not None:
+        return _policy(FaultKind.CRASH_SIGNAL, f"the program was ended by signal {candidate.signal}")
+    code = None if candidate is None else candidate.exit_code
+    if code:
+        return _policy(FaultKind.NONZERO_EXIT, f"the program ended with exit code {code} while it was being asked")
+    return _policy(FaultKind.EARLY_EXIT, "the program ended while it was being asked")
+
+
+def _policy(
+    kind: FaultKind, message: str, *, file: str | None = None, line: int | None = None, exception: str | None = None
+) -> Fault:
+    return Fault(owner=Owner.POLICY, kind=kind, message=message, file=file, line=line or None, exception=exception)
+
+
+def headline(verdict: Verdict) -> Fault | None:
+    """The one fault to name an attempt by: the program's as a whole, else that of its first failed test."""
+    return verdict.fault or next((t.fault for t in verdict.tests if t.fault), None)
+
+
+def both(first: Verdict, second: Verdict) -> Verdict:
+    """A verdict and its confirmation: only what passed twice has passed. The answer may not depend on the seed of
+    hashes, the order of tests or the name of the directory."""
+    again = {t.id: t for t in second.tests}
+    tests = []
+    for test in first.tests:
+        other = again.get(test.id, TestResult(id=test.id, passed=Passed.MISSING))
+        if test.passed is Passed.PASSED and other.passed is not Passed.PASSED:
+            text = "passed once, and failed with another seed, order and directory"
+            if other.fault is not None:
+                text += f": {other.fault.message}"
+            fault = msgspec.structs.replace(other.fault, message=text) if other.fault else _policy(
+                FaultKind.WRONG_ANSWER, text)
+            test = TestResult(id=test.id, passed=Passed.FAILED, fault=fault)
+        tests.append(test)
+    return msgspec.structs.replace(
+        first, tests=tuple(tests), fault=first.fault or second.fault,
+        wall_seconds=first.wall_seconds + second.wall_seconds,
+        cpu_seconds=None if first.cpu_seconds is None or second.cpu_seconds is None
+        else first.cpu_seconds + second.cpu_seconds,
+    )

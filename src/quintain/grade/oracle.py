@@ -1,0 +1,155 @@
+"""The out-of-process oracle: the tests and the candidate in two sandboxes, joined by one socket for typed values.
+
+Covers: the candidate's process holds no test, no expected value and no descriptor on which results are reported;
+results come from the verifier's own standard output; a positive verdict is confirmed with another seed of hashes, order
+of tests and directory. Attribution rests on the verifier's report and on both outcomes as the backend measured them.
+Does not cover: tests that must live in the candidate's own interpreter (they patch its modules' internals, or compare
+two of the candidate's objects by the candidate's own `==`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
+
+import msgspec
+
+from quintain.grade import bundle
+from quintain.grade.judge import Run, both, judge
+from quintain.grade.stdio import check_program
+from quintain.sandbox import DEFAULT_LIMITS, Backend, Sandbox
+from quintain.tasks import PythonSuite, StdioSuite, Suite
+from quintain.types import MEBIBYTE, HouseError, Limits, Outcome, Program, Verdict, content_digest
+
+#: The isolation that this oracle reaches: trusted tests and candidate never share a process or a user.
+LEVEL = "L4"
+_GRACE_SECONDS = 3.0  # what both processes get beyond the candidate's own time, to start and to end
+_AFTER_SECONDS = 2.0  # how long a candidate may take to leave when nobody asks any more
+_VERIFIER_MEMORY_BYTES = 512 * MEBIBYTE
+
+
+class Oracle:
+    """Grades programs against suites. `python` is the interpreter to start inside the sandboxes, found on their PATH;
+    `confirm` runs every solved verdict a second time."""
+
+    def __init__(self, backend: Backend, *, python: str = "python3", confirm: bool = True) -> None:
+        self._backend = backend
+        self._python = python
+        self._confirm = confirm
+
+    async def grade(
+        self, suite: Suite, program: Program, *, image: str = "host", limits: Limits = DEFAULT_LIMITS, seed: int = 0,
+        confirm: bool | None = None,
+    ) -> Verdict:
+        """What the suite says of the program. `program.files` is the whole work tree of the candidate; `limits` hold
+        for its process. Raises HouseError, when something failed that was not the program's or the task's doing."""
+        if isinstance(suite, StdioSuite):
+            return await check_program(self._backend, suite, program, image=image, limits=limits)
+        confirm = self._confirm if confirm is None else confirm
+        verdict = await self._once(suite, program.files, image=image, limits=limits, seed=seed, shuffled=False)
+        if verdict.solved and confirm:
+            again = await self._once(suite, program.files, image=image, limits=limits, seed=seed + 1, shuffled=True)
+            verdict = both(verdict, again)
+        return verdict
+
+    async def _once(
+        self, suite: PythonSuite, files: Mapping[str, bytes], *, image: str, limits: Limits, seed: int, shuffled: bool
+    ) -> Verdict:
+        started = time.monotonic()
+        folder = hashlib.sha256(f"{seed} {shuffled}".encode()).hexdigest()[:8]
+        wide = _verifier_limits(limits)
+        async with AsyncExitStack() as stack:
+            (verifier,) = await stack.enter_async_context(self._backend.open(image, limits=wide))
+            narrow = msgspec.structs.replace(limits, wall_seconds=limits.wall_seconds + _GRACE_SECONDS)
+            (candidate,) = await stack.enter_async_context(self._backend.open(image, limits=narrow))
+            await verifier.files.write_many({f"{folder}/{path}": content for path, content in suite.files.items()})
+            await candidate.files.write_many({f"{folder}/{path}": content for path, content in files.items()})
+            if not files:
+                await candidate.files.make_dir(folder)
+            talk = _Talk(verifier, candidate, folder=folder, python=self._python, seed=seed)
+            run = await talk.run(_verifier_input(suite, limits, seed if shuffled else None))
+        expected = list(suite.required) or [
+            name for path in bundle.files_with_tests(suite.files, ()) for name in
+            bundle.expected_tests(path, suite.files[path])
+        ]
+        tests, fault = judge(run, expected=expected, closed=bool(suite.required))
+        used = [o.cpu_seconds for o in (run.verifier, run.candidate) if o is not None and o.cpu_seconds is not None]
+        return Verdict(
+            suite=content_digest(suite), level=LEVEL, tests=tests, fault=fault,
+            wall_seconds=time.monotonic() - started, cpu_seconds=sum(used) if used else None,
+        )
+
+
+def _verifier_limits(limits: Limits) -> Limits:
+    """What the verifier's own sandbox may use: it is trusted, and must not run out before the candidate does."""
+    seconds = limits.wall_seconds + _GRACE_SECONDS
+    return msgspec.structs.replace(
+        limits, wall_seconds=seconds, cpu_seconds=max(limits.cpu_seconds, seconds), output_bytes=16 * MEBIBYTE,
+        memory_bytes=max(limits.memory_bytes, _VERIFIER_MEMORY_BYTES), processes=max(limits.processes, 64),
+    )
+
+
+def _verifier_input(suite: PythonSuite, limits: Limits, seed: int | None) -> bytes:
+    paths = bundle.files_with_tests(suite.files, suite.required)
+    needing = [path for path in paths if bundle.imports_pytest(suite.files[path])]
+    plain = [[path, bundle.compiled_test(path, suite.files[path])] for path in paths if path not in needing]
+    config = {
+        "modules": list(suite.modules), "plain": plain, "pytest": needing, "seed": seed,
+        "call_seconds": limits.wall_seconds, "run_seconds": limits.wall_seconds,
+    }
+    return bundle.stdin_for("verifier", "verify", config)
+
+
+class _Talk:
+    """One conversation between a verifier and a candidate, from the start of both processes to the end of both."""
+
+    def __init__(self, verifier: Sandbox, candidate: Sandbox, *, folder: str, python: str, seed: int) -> None:
+        self._verifier = verifier
+        self._candidate = candidate
+        self._cwd = f"/work/{folder}"
+        self._argv = [python, *bundle.FLAGS, "-c", bundle.BOOT]
+        self._env = {"PYTHONHASHSEED": str(seed % 2**32)}
+        self._ours, self._theirs = socket.socketpair()
+
+    async def run(self, verifier_input: bytes) -> Run:
+        """Raises HouseError."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                asked = group.create_task(self._run_candidate())
+                outcome = await self._verifier.run(
+                    self._argv, stdin=verifier_input, env=self._env, cwd=self._cwd, channel=self._ours.fileno())
+                _hang_up(self._theirs)  # the candidate's process leaves when nobody can ask it any more
+                await asyncio.wait([asked], timeout=_AFTER_SECONDS)
+                if not asked.done():
+                    asked.cancel()
+        except* HouseError as errors:
+            raise _first(errors) from None
+        finally:
+            self._ours.close()
+            self._theirs.close()
+        return Run(report=outcome.stdout, verifier=outcome, candidate=None if asked.cancelled() else asked.result())
+
+    async def _run_candidate(self) -> Outcome:
+        try:
+            return await self._candidate.run(
+                self._argv, stdin=bundle.stdin_for("candidate", "serve_candidate"), env=self._env,
+                cwd=self._cwd, channel=self._theirs.fileno())
+        finally:
+            _hang_up(self._theirs)  # our copy would keep the socket open: the verifier must see that nobody is there
+
+
+def _hang_up(end: socket.socket) -> None:
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+
+
+def _first(errors: BaseExceptionGroup[HouseError]) -> HouseError:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, HouseError)
+    return error
