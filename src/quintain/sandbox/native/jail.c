@@ -5,17 +5,14 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/securebits.h>
-#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -85,6 +82,8 @@ void jail_build_root(const struct plan *plan) {
   if (syscall(SYS_pivot_root, ".", ".")) fail("pivot_root", NULL);
   if (umount2(".", MNT_DETACH)) fail("detach", "the old root");
   if (chdir("/")) fail("enter", "/");
+  /* what is made here inherits an empty bounding set: no exec can ever gain a capability */
+  for (int c = 0; c <= 63; c++) if (prctl(PR_CAPBSET_DROP, c, 0, 0, 0) && errno != EINVAL) fail("drop", "the bounding set");
   unsigned long flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV;
   if (mount(NULL, "/", NULL, flags, NULL)) fail("make read-only", "/");
 }
@@ -115,16 +114,6 @@ static void proc_tree(void) {
       mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)) broken("mount /proc");
 }
 
-static void loopback_up(void) {
-  struct ifreq request;
-  memset(&request, 0, sizeof request);
-  strcpy(request.ifr_name, "lo");
-  request.ifr_flags = IFF_UP | IFF_RUNNING;
-  int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request)) broken("bring up loopback");
-  close(fd);
-}
-
 static void limit(int what, rlim_t soft, rlim_t hard) {
   struct rlimit now, want = {soft, hard};
   if (getrlimit((__rlimit_resource_t)what, &now)) broken("read a limit");
@@ -151,7 +140,6 @@ static void identity(const struct plan *plan, uint32_t agent_uid) {
   memset(caps, 0, sizeof caps);
   if (prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED))
     broken("lock the secure bits");
-  for (int c = 0; c <= 63; c++) if (prctl(PR_CAPBSET_DROP, c, 0, 0, 0) && errno != EINVAL) broken("drop a capability");
   if (!plan->rootless) {
     if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)) broken("keep capabilities");
     if (setgroups(0, NULL)) broken("leave all groups");
@@ -166,7 +154,7 @@ static void identity(const struct plan *plan, uint32_t agent_uid) {
 }
 
 /* Turns this fresh process into PID 1 of a sandbox; never returns. */
-void jail_enter(const struct plan *plan, const struct open_request *want, uint32_t slot, const int *cgroup_fds, int cpu_fd, int sock) {
+void jail_enter(const struct plan *plan, const struct open_request *want, uint32_t slot, const int *cgroup_fds, int cpu_fd, int net_fd, int sock) {
   sock_fd = sock;
   uint32_t agent_uid = plan->uid_base + 2 * slot, program_uid = agent_uid + 1;
   if (plan->rootless) agent_uid = program_uid = 1000;
@@ -176,7 +164,8 @@ void jail_enter(const struct plan *plan, const struct open_request *want, uint32
   writable_tree(want, program_uid);
   proc_tree();
   if (sethostname("sandbox", 7)) broken("set the host name");
-  if (want->network == NET_LOOPBACK) loopback_up();
+  if (net_fd >= 0) { if (setns(net_fd, CLONE_NEWNET)) broken("enter the network namespace"); }
+  else if (want->network == NET_LOOPBACK && loopback_raise()) broken("bring up loopback");
   int null = open("/dev/null", O_RDWR);
   if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0) broken("open /dev/null");
   if (cpu_fd >= 0 && cpu_fd < 5 && (cpu_fd = fcntl(cpu_fd, F_DUPFD_CLOEXEC, 5)) < 0) broken("move the CPU account");
@@ -187,6 +176,7 @@ void jail_enter(const struct plan *plan, const struct open_request *want, uint32
   if (cpu_fd >= 0) fcntl(4, F_SETFD, FD_CLOEXEC);
   limits(plan, want);
   identity(plan, agent_uid);
+  if (filter_scope() && want->network == NET_EMPTY && net_fd >= 0) { errno = ENOSYS; broken("close the shared network namespace to abstract sockets (Landlock scopes need kernel 6.12)"); }
   if (chdir("/work")) broken("enter /work");
   if (filter_load()) broken("load the system-call filter");
   agent_main(3, cpu_fd >= 0 ? 4 : -1, program_uid);

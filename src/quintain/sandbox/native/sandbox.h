@@ -64,9 +64,16 @@ struct cell {               /* one sandbox, as the spawner sees it */
 
 /* jail.c */
 void jail_build_root(const struct plan *plan);
-void jail_enter(const struct plan *plan, const struct open_request *want, uint32_t slot, const int *cgroup_fds, int cpu_fd, int sock);
+void jail_enter(const struct plan *plan, const struct open_request *want, uint32_t slot, const int *cgroup_fds, int cpu_fd, int net_fd, int sock);
 /* filter.c */
 int filter_load(void);
+int filter_scope(void);
+/* netpool.c: network namespaces with loopback up, made ahead of need */
+void netpool_start(int rootless);
+int netpool_take(void);
+int netpool_empty(void);
+int netpool_refill(void);
+int loopback_raise(void);
 /* agent.c */
 _Noreturn void agent_main(int sock, int cpu_fd, uint32_t program_uid);
 void agent_broken(int sock, const char *where, int error);

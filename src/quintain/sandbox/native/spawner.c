@@ -76,8 +76,9 @@ static void open_one(const struct open_request *want, uint32_t id) {
   int cpu_fd = cgroup_cpu_account(plan, (uint32_t)slot);
   struct clone_args args;
   memset(&args, 0, sizeof args);
+  int net_fd = want->network == NET_LOOPBACK ? netpool_take() : want->network == NET_EMPTY ? netpool_empty() : -1;
   args.flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS; /* ipc: one namespace for all of an engine's, see jail.c */
-  if (want->network == NET_LOOPBACK || want->network == NET_EMPTY) args.flags |= CLONE_NEWNET;
+  if (net_fd < 0 && want->network != NET_HOST) args.flags |= CLONE_NEWNET;
   if (plan->rootless) args.flags |= CLONE_NEWUSER;
   args.exit_signal = SIGCHLD;
   pid_t pid = -1;
@@ -89,7 +90,7 @@ static void open_one(const struct open_request *want, uint32_t id) {
     if (pid == 0) {
       char go;
       if (plan->rootless) { close(gate[1]); if (read(gate[0], &go, 1) != 1) _exit(75); }
-      jail_enter(plan, want, (uint32_t)slot, fds, cpu_fd, pair[1]);
+      jail_enter(plan, want, (uint32_t)slot, fds, cpu_fd, net_fd, pair[1]);
       _exit(76);
     }
     if (pid < 0) { error = errno; snprintf(where, sizeof where, "clone3"); }
@@ -100,6 +101,7 @@ static void open_one(const struct open_request *want, uint32_t id) {
     }
   }
   if (cpu_fd >= 0) close(cpu_fd);
+  if (net_fd >= 0 && want->network == NET_LOOPBACK) close(net_fd);
   if (pair[1] >= 0) close(pair[1]);
   for (int i = 0; i < 2; i++) if (gate[i] >= 0) close(gate[i]);
   for (int i = 0; i < plan->ncgroups; i++) if (fds[i] >= 0) close(fds[i]);
@@ -166,11 +168,14 @@ _Noreturn void spawner_main(struct plan *p) {
   sigprocmask(SIG_BLOCK, &set, NULL);
   int children = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
   if (!cells || children < 0) { refuse(0, errno, "start the spawner"); _exit(70); }
+  netpool_start(plan->rootless);
   jail_build_root(plan);
   uint32_t hello[2] = {OP_HELLO, ncells};
   tell(hello, sizeof hello, -1);
   for (;;) {
     struct pollfd poll_fds[2] = {{plan->control, POLLIN, 0}, {children, POLLIN, 0}};
+    int more = 1;
+    while (more && poll(poll_fds, 2, 0) == 0) more = netpool_refill(); /* nobody waits: stock up */
     if (poll(poll_fds, 2, -1) < 0 && errno != EINTR) _exit(70);
     struct signalfd_siginfo seen[16];
     while (read(children, seen, sizeof seen) > 0) ;
