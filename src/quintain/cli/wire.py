@@ -149,9 +149,13 @@ def open_policy(name: str, tasks: Taskset, endpoint: Endpoint, *, connections: i
 
 
 def _answering(name: str, tasks: Taskset, tell: Callable[[Item], str]) -> Policy:
-    from quintain.policy import FunctionPolicy
+    """Says its one answer, and gives up when that was not enough: it has no other."""
+    from quintain.policy import FunctionPolicy, turn_of
 
-    return FunctionPolicy(lambda conversation, task, seed: tell(tasks[task]), name=name)
+    def answer(conversation: Sequence[Message], task: str, seed: int) -> str:
+        return "" if turn_of(conversation) else tell(tasks[task])
+
+    return FunctionPolicy(answer, name=name)
 
 
 class Repairing:
