@@ -54,7 +54,6 @@ from quintain.types import (
 SYNTAX = Fault(owner=Owner.POLICY, kind=FaultKind.SYNTAX_ERROR, message="bad")
 PROSE = Fault(owner=Owner.POLICY, kind=FaultKind.NO_CODE, message="prose")
 LOST = Fault(owner=Owner.HOUSE, kind=FaultKind.SANDBOX_LOST, message="gone")
-PROGRAM = Program(files={"solution.py": b"x"})
 
 
 def judged(*, solved: bool) -> tuple[Verdict, Reward]:
@@ -91,9 +90,9 @@ class Life:
         assert isinstance(self.effect, Sample), self.effect
         self.happen(Sampled, turn=Turn(text=text, **fields))
 
-    def build(self, *, submitted: bool = False) -> None:
+    def build(self, content: bytes = b"x", *, submitted: bool = False) -> None:
         assert isinstance(self.effect, Build), self.effect
-        self.happen(Built, program=PROGRAM, submitted=submitted)
+        self.happen(Built, program=Program(files={"solution.py": content}), submitted=submitted)
 
     def grade(self, *, solved: bool) -> None:
         assert isinstance(self.effect, Grade), self.effect
@@ -143,7 +142,7 @@ def test_a_wrong_answer_is_told_and_may_be_mended() -> None:
     assert isinstance(play.effect, Sample)
     assert [m.text for m in play.effect.conversation] == ["ask", "wrong", "no"]
     play.reply("right")
-    play.build()
+    play.build(b"right")
     play.grade(solved=True)
     assert play.finish() is Stop.SOLVED
 
@@ -157,6 +156,23 @@ def test_the_last_reply_that_cannot_run_is_graded_as_what_it_is(fault: Fault, st
     play.grade(solved=False)
     assert play.finish() is stop
     assert fold(play.log).reward is not None
+
+
+def test_the_same_program_again_is_neither_run_nor_judged_again() -> None:
+    play = life(turns=3, visible=True)
+    for nth in range(3):
+        play.reply()
+        play.build()
+        if nth == 0:
+            play.happen(Ran, verdict=judged(solved=False)[0])
+            play.grade(solved=False)
+        if nth < 2:
+            assert isinstance(play.effect, Say)
+            assert (play.effect.feedback.solved, len(play.effect.feedback.notes)) == (False, min(nth, 1))
+            play.tell()
+    assert isinstance(play.effect, Pay)
+    play.happen(Graded, verdict=play.effect.verdict, reward=play.effect.reward, final=True)
+    assert play.finish() is Stop.TURNS
 
 
 def test_a_reply_that_cannot_run_is_told_without_grading_while_turns_are_left() -> None:
@@ -327,7 +343,8 @@ class AnyEpisode(RuleBasedStateMachine):
                 play.happen(Sampled, turn=data.draw(TURNS))
             case Build():
                 if data.draw(st.booleans()):
-                    play.happen(Built, program=PROGRAM, submitted=data.draw(st.booleans()))
+                    program = Program(files={"solution.py": data.draw(st.sampled_from([b"x", b"y"]))})
+                    play.happen(Built, program=program, submitted=data.draw(st.booleans()))
                 else:
                     play.happen(Rejected, fault=data.draw(st.sampled_from([SYNTAX, PROSE])))
             case RunVisible(limits=limits):

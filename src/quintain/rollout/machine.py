@@ -3,7 +3,8 @@
     Opened → (Sampled → Built | Rejected → Ran? → Graded? → Said?)* → Graded(final) → Closed      Broke from anywhere
 
 The machine holds no clock and does no I/O: its state is a fold over the log, so feeding it the journal of an episode
-that was cut short brings it back to where it was.
+that was cut short brings it back to where it was. The same program twice in a row is run and judged once: saying it again
+is no second throw of the dice.
 """
 
 from __future__ import annotations
@@ -103,6 +104,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     shown: Shown | None = None
     judgement: Judgement | None = None
     submitted: bool = False
+    repeated: bool = False  # the latest program is the one before it, so what is known of it still holds
     gave_up: bool = False
 
 
@@ -145,6 +147,8 @@ def due(rules: Rules, state: State, at_seconds: float) -> Effect | None:
         case Point.BUILT if state.program is not None and _is_shown(rules, state, at_seconds):
             return RunVisible(program=state.program, limits=command_limits(state.spent, rules.limits, at_seconds))
         case Point.BUILT | Point.RAN if stop is None and rules.grading is Grading.ON_SUBMIT and not state.submitted:
+            return _say(rules, state)
+        case Point.BUILT if stop is None and state.judgement is not None:
             return _say(rules, state)
         case Point.REJECTED | Point.GRADED if stop is None:
             return _say(rules, state)
@@ -191,12 +195,17 @@ def _advance(state: State, event: Event) -> State:
             return _sampled(state, turn)
         case Built(program=program, notes=notes, submitted=submitted):
             work = Work(program=program)
+            repeated = state.work == work
             return replace(
-                state, point=Point.BUILT, work=work, program=program, notes=notes, submitted=submitted, shown=None,
-                judgement=None,
+                state, point=Point.BUILT, work=work, program=program, notes=notes, submitted=submitted,
+                repeated=repeated, shown=state.shown if repeated else None,
+                judgement=state.judgement if repeated else None,
             )
         case Rejected(fault=fault):
-            return replace(state, point=Point.REJECTED, work=Work(fault=fault), notes=(), shown=None, judgement=None)
+            return replace(
+                state, point=Point.REJECTED, work=Work(fault=fault), notes=(), repeated=False, shown=None,
+                judgement=None,
+            )
         case Ran(outcome=outcome, verdict=verdict):
             return replace(state, point=Point.RAN, shown=Shown(outcome=outcome, verdict=verdict))
         case Graded(verdict=verdict, reward=reward, final=final):
@@ -222,13 +231,15 @@ def _sampled(state: State, turn: Turn) -> State:
 
 
 def _is_shown(rules: Rules, state: State, at_seconds: float) -> bool:
-    return rules.visible and not state.submitted and not is_late(state.spent, rules.limits, at_seconds)
+    is_needed = rules.visible and not state.submitted and state.shown is None
+    return is_needed and not is_late(state.spent, rules.limits, at_seconds)
 
 
 def _say(rules: Rules, state: State) -> Say:
     fault = state.work.fault if state.work is not None else None
+    notes = (*state.notes, "this is the same program as before") if state.repeated else state.notes
     return Say(feedback=Feedback(
-        fault=fault, shown=state.shown, notes=state.notes,
+        fault=fault, shown=state.shown, notes=notes,
         solved=state.judgement.reward.solved if state.judgement is not None else None,
         turns_left=max(0, rules.limits.episode.turns - state.spent.turns),
     ))
