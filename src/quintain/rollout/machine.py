@@ -3,8 +3,8 @@
     Opened → (Sampled → Built | Rejected → Ran? → Graded? → Said?)* → Graded(final) → Closed      Broke from anywhere
 
 The machine holds no clock and does no I/O: its state is a fold over the log, so feeding it the journal of an episode
-that was cut short brings it back to where it was. The same program twice in a row is run and judged once: saying it again
-is no second throw of the dice.
+that was cut short brings it back to where it was. The same program twice in a row is run and judged once: to say it
+again is no second throw of the dice.
 """
 
 from __future__ import annotations
