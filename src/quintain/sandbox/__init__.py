@@ -7,6 +7,6 @@ from quintain.sandbox.native import NativeBackend
 from quintain.sandbox.pool import Pool
 
 __all__ = [
-    "DEFAULT_LIMITS", "Backend", "Capabilities", "FileInfo", "Files", "Host", "Layer", "NativeBackend", "Pool",
+    "Backend", "Capabilities", "DEFAULT_LIMITS", "FileInfo", "Files", "Host", "Layer", "NativeBackend", "Pool",
     "Sandbox", "Sweep", "Warm", "clean", "examine", "report",
 ]
