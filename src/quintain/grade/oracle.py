@@ -28,7 +28,7 @@ from quintain.types import MEBIBYTE, HouseError, Limits, Outcome, Program, Verdi
 #: The isolation that this oracle reaches: trusted tests and candidate never share a process or a user.
 LEVEL = "L4"
 _GRACE_SECONDS = 3.0  # what both processes get beyond the candidate's own time, to start and to end
-_AFTER_SECONDS = 2.0  # how long a candidate may take to leave when nobody asks any more
+_AFTER_SECONDS = 1.0  # how long a candidate may take to leave when nobody asks any more
 _VERIFIER_MEMORY_BYTES = 512 * MEBIBYTE
 
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import sys
 from _thread import RLock
+from types import MethodType
 from typing import Any
 
 from quintain.grade.inside.standin import (
     CARRIED,
+    OwnMethod,
     Remote,
+    RemoteMethod,
     RemoteType,
     build_class,
     carried_of,
@@ -71,8 +74,8 @@ class Peer(Values):
     def call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self._ask("call", [target], args, kwargs)
 
-    def method(self, target: Any, class_ref: int, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return self._ask("meth", [target, class_ref, name], args, kwargs)
+    def method(self, target: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._ask("meth", [target, name], args, kwargs)
 
     def special(self, target: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
         return self._ask("op", [target, name], args, kwargs or {})
@@ -193,11 +196,13 @@ class Peer(Values):
         if what == "call":
             return target(*args, **kwargs)
         if what == "meth":
-            return self._call_method(target, head[1], name, args, kwargs)
+            return getattr(target, name)(*args, **kwargs)
         if what == "op":
             return lookup_special(target, name)(*args, **kwargs)
         if what == "get":
-            return getattr(target, name)
+            found = getattr(target, name)
+            bound = type(found) is MethodType and found.__self__ is target and found.__name__ == name
+            return OwnMethod(target, name) if bound else found
         if what == "set":
             return setattr(target, name, args[0])
         if what == "del":
@@ -209,11 +214,6 @@ class Peer(Values):
 
             return copy.deepcopy(target) if head[1] else copy.copy(target)
         raise Gone("forged", "a question that is not of the protocol")
-
-    def _call_method(self, target: Any, class_ref: int, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        if name in getattr(target, "__dict__", ()):
-            return getattr(target, name)(*args, **kwargs)
-        return getattr(self._own[class_ref], name)(target, *args, **kwargs)
 
     def _changed(self, raw: list[Any], given: list[Any]) -> list[Any]:
         """The arguments that hold something else now than when they came: [index, new value] each."""
@@ -255,6 +255,11 @@ class Peer(Values):
                 return ["o", ref]
         if isinstance(value, BaseException):
             return self._give_exception(value)
+        if kind is OwnMethod:
+            self.may_leave(value.target)
+            return ["mb", *self.give(value.target)[1:3], value.name]
+        if kind is RemoteMethod:
+            return ["bm", own_ref(value.__self__), value.__name__]
         named = self.by_name(value)
         if named is not None:
             return named
@@ -294,10 +299,8 @@ class Peer(Values):
             elif base is not object:
                 ref = own_ref(base)
                 bases.append(["k", self._describe(base)] if ref is None else ["o", ref])
-        plain = type(lambda: None)
-        methods = [n for n, f in vars(kind).items() if type(f) is plain and not n.startswith("__")]
-        self._news.append([number, str(kind.__qualname__)[:200], str(kind.__module__)[:200], methods[:500],
-                           specials_of(kind), like_of(kind), bases])
+        self._news.append([number, str(kind.__qualname__)[:200], str(kind.__module__)[:200], specials_of(kind),
+                           like_of(kind), bases])
         return number
 
     def _take_news(self) -> list[Any]:
@@ -335,6 +338,12 @@ class Peer(Values):
             return self._standins[raw[1]] if raw[1] in self._standins else self._take_object(raw)
         if tag == "e":
             return self._standins[raw[1]] if raw[1] in self._standins else self._take_exception(raw)
+        if tag == "mb":
+            return RemoteMethod(self._standins[raw[1]], str(raw[-1]))
+        if tag == "bm":
+            target = self._own[raw[1]]
+            self.allow("get", target, raw[2])
+            return getattr(target, raw[2])
         if tag == "wt":
             return WrongType(str(raw[1]))
         return self.take_named(tag, raw)

@@ -48,7 +48,10 @@ class RemoteType(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if own_ref(cls) is None:
             raise WrongType(f"{cls.__name__}: a class made here from a class of the other side cannot be called")
-        return cls._quintain_peer.call(cls, args, kwargs)
+        made = cls._quintain_peer.call(cls, args, kwargs)
+        if isinstance(made, Remote):
+            made.__dict__["_quintain_made"] = True
+        return made
 
     def __getattr__(cls, name: str) -> Any:
         if (is_dunder(name) and name not in _ASKED) or name.startswith("_quintain_"):
@@ -165,12 +168,29 @@ class Remote(metaclass=RemoteType):
         raise WrongType("a stand-in cannot be pickled")
 
 
-def _method(peer: Any, class_ref: int, name: str) -> Any:
-    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return peer.method(self, class_ref, name, args, kwargs)
+class RemoteMethod:
+    """A method of an object of the other side: called by name, so that it needs no number of its own."""
 
-    forward.__name__ = forward.__qualname__ = name
-    return forward
+    def __init__(self, target: Any, name: str) -> None:
+        self.__self__ = target
+        self.__name__ = self.__qualname__ = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__self__._quintain_peer.method(self.__self__, self.__name__, args, kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemoteMethod) and self.__self__ is other.__self__ and self.__name__ == other.__name__
+
+    def __hash__(self) -> int:
+        return hash((id(self.__self__), self.__name__))
+
+
+class OwnMethod:
+    """A bound method on its way to the other side."""
+
+    def __init__(self, target: Any, name: str) -> None:
+        self.target = target
+        self.name = name
 
 
 def _special(peer: Any, name: str) -> Any:
@@ -182,10 +202,10 @@ def _special(peer: Any, name: str) -> Any:
 
 
 def build_class(peer: Any, description: list[Any], bases: list[type]) -> type:
-    """The stand-in for a class, from what the other side says of it: [ref, name, module, methods, specials, like] and
-    its bases, mirrored already. Raises ValueError for what is not such a description."""
-    ref, name, module, methods, specials, like = description
-    if not (type(ref) is int and all(type(t) is str for t in (name, module, *methods, *specials))):
+    """The stand-in for a class, from what the other side says of it: [ref, name, module, specials, like] and its
+    bases, mirrored already. Raises ValueError for what is not such a description."""
+    ref, name, module, specials, like = description
+    if not (type(ref) is int and all(type(t) is str for t in (name, module, *specials))):
         raise ValueError("expected a class description")
     # a carried or holding type stays a base only where its value can come along
     kept = [b for b in bases if isinstance(b, RemoteType) or issubclass(b, BaseException) or b in CARRIED.values()]
@@ -193,9 +213,6 @@ def build_class(peer: Any, description: list[Any], bases: list[type]) -> type:
         kept.insert(0, Remote)
     body: dict[str, Any] = {"__module__": module[:200], "__qualname__": name[:200]}
     carried = next((b for b in CARRIED.values() if any(issubclass(k, b) for k in kept)), None)
-    for method in methods:
-        if method.isidentifier() and not is_dunder(method) and not method.startswith("_quintain"):
-            body[method] = _method(peer, ref, method)
     for special in specials:
         local = special in TEXT or special in ("__eq__", "__hash__") or (carried and hasattr(carried, special))
         if special in SPECIALS and not local:

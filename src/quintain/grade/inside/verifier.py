@@ -81,7 +81,7 @@ class Verifier(Peer):
         if name == "__contains__" and not named:
             return any(item is args[0] or item == args[0] for item in iter(target))
         answer = super().special(target, name, args, kwargs)
-        if name in ARITHMETIC and plain:
+        if name in ARITHMETIC and plain and not target.__dict__.get("_quintain_made"):
             self._keep_honest(target, name, args[0], answer)
         if name in NUMERIC and target.__dict__.get("_quintain_mixed") and type(answer) in _NUMBERS:
             raise WrongType(f"expected a plain number, found an object of {kind}")
