@@ -16,6 +16,7 @@ from quintain.program.languages import (
 )
 
 MAX_NESTING = 8
+_NESTABLE = CONTAINER_TAGS | OUTPUT_TAGS | DIFF_TAGS
 MAX_INFO = 300  # characters of an info string, or of a heading, that are looked at
 
 _FENCE = re.compile(
@@ -75,6 +76,8 @@ class _Open:
 def read_info(info: str) -> tuple[str, str | None]:
     """The tag and the path in a fence's info string: `python title="a.py"`, `{.python}`, `python:src/a.py`, `a.py`."""
     info = info[:MAX_INFO].strip()
+    if not info:
+        return "", None
     attribute = _ATTRIBUTE.search(info)
     path = next((group for group in attribute.groups() if group), None) if attribute else None
     word = re.split(r"[\s{},]+", info.lstrip("{. \t"), maxsplit=1)[0].lstrip(".")
@@ -139,7 +142,7 @@ class _Scan:
             self._close(index)
         elif len(self.stack) < MAX_NESTING and (top.is_container or (info and top.closes(marker, width))):
             tag, path = read_info(info)
-            if top.is_container or path or language_of_tag(tag) or tag in CONTAINER_TAGS | OUTPUT_TAGS | DIFF_TAGS:
+            if top.is_container or path or language_of_tag(tag) or tag in _NESTABLE:
                 top.first_inner = index if top.first_inner is None else top.first_inner
                 self._open(prefix, marker, info, index)
 
@@ -199,6 +202,7 @@ def _heading_above(lines: list[str], index: int) -> str | None:
         if above < 0:
             return None
         if lines[above].strip():
-            match = _HEADING.fullmatch(lines[above]) if len(lines[above]) <= MAX_INFO // 2 else None
+            is_short = len(lines[above]) <= MAX_INFO // 2 and ("." in lines[above] or ":" in lines[above])
+            match = _HEADING.fullmatch(lines[above]) if is_short else None
             return (match["named"] or match["bare"]) if match else None
     return None

@@ -22,6 +22,7 @@ THINKING_TAGS: tuple[tuple[str, str], ...] = (
 _CLOSES = {start.lower(): end.lower() for start, end in THINKING_TAGS}
 _OPENS = {end: start for start, end in _CLOSES.items()}
 _TAG = re.compile("|".join(re.escape(tag) for pair in THINKING_TAGS for tag in pair), re.IGNORECASE)
+_BLANK = re.compile(r"\s*$")
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t]*(.*)")
 
 
@@ -40,7 +41,7 @@ def without_reasoning(reply: str) -> Spoken:
     opening one makes everything before it reasoning, unless it is code: in a block of a known language, and either
     opened in that block or not at the end of its line.
     """
-    return _Scan(reply).spoken()
+    return _Scan(reply).spoken() if _TAG.search(reply) is not None else Spoken(text=reply)
 
 
 class _Scan:
@@ -77,7 +78,7 @@ class _Scan:
                     continue
                 self._kept.append(line[kept_from:tag.start()])
                 self._close = _CLOSES[word]
-            elif not self._is_code(word, line[tag.end():]):
+            elif not self._is_code(word, line, tag.end()):
                 self._kept.clear()
                 self._fence = None
                 self._opened_in_fence.clear()
@@ -87,10 +88,10 @@ class _Scan:
             self._kept.append(rest)
             self._follow_fence(rest)
 
-    def _is_code(self, closing: str, after: str) -> bool:
+    def _is_code(self, closing: str, line: str, end: int) -> bool:
         if self._fence is None or not self._fence_is_code:
             return False
-        return bool(after.strip()) or _OPENS[closing] in self._opened_in_fence
+        return _BLANK.match(line, end) is None or _OPENS[closing] in self._opened_in_fence
 
     def _follow_fence(self, line: str) -> None:
         match = _FENCE.match(line)
@@ -108,4 +109,4 @@ class _Scan:
 
 def _is_quoted(line: str, column: int) -> bool:
     """Between single backticks: a mention."""
-    return column > 0 and line[column - 1] == "`" and "`" in line[column:]
+    return column > 0 and line[column - 1] == "`" and line.find("`", column) >= 0

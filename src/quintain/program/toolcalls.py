@@ -239,8 +239,8 @@ def _problems(arguments: Mapping[str, object], tool: Tool) -> list[str]:
         if expected is None:
             problems.append(f"expected no argument {key[:100]!r}, found {_type_of(value)}")
         elif not _fits(_typed(value, expected), expected):
-            shown = json.dumps(value)[:40]
-            problems.append(f"expected {expected} for argument {key!r}, found {_type_of(value)} {shown}")
+            shown = "" if isinstance(value, list | dict) else " " + json.dumps(value)[:40]
+            problems.append(f"expected {expected} for argument {key!r}, found {_type_of(value)}{shown}")
     return problems
 
 
@@ -265,8 +265,8 @@ def _fits(value: object, expected: str) -> bool:
 
 
 def _type_of(value: object) -> str:
-    if isinstance(value, bool):
-        return "boolean"
+    if isinstance(value, bool | int):
+        return "boolean" if isinstance(value, bool) else "integer"
     return next((name for name, types in _TYPES.items() if isinstance(value, types)), type(value).__name__)
 
 
