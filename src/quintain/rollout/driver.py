@@ -44,7 +44,8 @@ _log = logging.getLogger(__name__)
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long the house waits for its own steps before it calls them failed, and how often it tries an episode."""
+    """How long the house waits for its own steps before it calls them failed, and how often it tries an episode each
+    time that it is played."""
 
     run_seconds: float = 300.0
     grade_seconds: float = 600.0

@@ -78,6 +78,8 @@ class Journal:
                 offsets = list(self._offsets.get(episode, ()))
             else:
                 offsets = sorted(offset for known in self._offsets.values() for offset in known)
+        if not offsets:
+            return
         with self._path.open("rb") as stream:
             for offset in offsets:
                 stream.seek(offset)
