@@ -218,3 +218,9 @@ def test_a_flood_of_marks_is_read_once() -> None:
     assert fault("<think>" * (million // 7)) is FaultKind.NO_ANSWER
     assert fault("</think>" * (million // 8)) is FaultKind.NO_ANSWER
     assert len(find_blocks("```md\n" * 1000)) <= MAX_NESTING
+
+
+def test_a_heading_that_is_no_relative_path_names_no_file() -> None:
+    answer = parse(f"## 3.11\n```python\nX = 1\n```\nFile: /etc/hosts\n```text\na\n```\n```python\n{ADD}```\n", ENTRY)
+    assert isinstance(answer, Answer)
+    assert list(answer.files) == ["solution.py"]

@@ -162,6 +162,18 @@ def test_what_contradicts_the_tree_does_not_apply(tree: dict[str, bytes], patch:
     assert refused(tree, patch).kind is FaultKind.PATCH_DOES_NOT_APPLY
 
 
+def test_renames_and_copies_start_from_the_state_before_the_patch() -> None:
+    tree = {"a": b"1\n", "b": b"2\n"}
+    swap = "".join(
+        f"diff --git a/{x} b/{y}\nsimilarity index 100%\nrename from {x}\nrename to {y}\n" for x, y in ("ab", "ba")
+    )
+    assert applied(tree, swap).tree == {"a": b"2\n", "b": b"1\n"}
+    edit = "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+9\n"
+    copy = "diff --git a/a b/c\nsimilarity index 50%\ncopy from a\ncopy to c\n--- a/a\n+++ b/c\n"
+    copy += "@@ -1 +1 @@\n-1\n+3\n"
+    assert applied(tree, edit + copy).tree == {"a": b"9\n", "b": b"2\n", "c": b"3\n"}
+
+
 def test_a_binary_patch_is_malformed() -> None:
     assert refused(ONE, "diff --git a/p b/p\nindex 1..2 100644\nBinary files a/p and b/p differ\n").kind is (
         FaultKind.PATCH_MALFORMED)

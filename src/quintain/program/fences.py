@@ -26,15 +26,14 @@ _INLINE_OPEN = re.compile(r"[^`\n]*[:.)][ \t]+(?P<marker>`{3,})(?P<info>[A-Za-z0
 _ATTRIBUTE = re.compile(
     r"""(?:title|file|filename|path|name|src)[ \t]*[=:][ \t]*(?:"([^"\n]+)"|'([^'\n]+)'|([^\s"'{}]+))"""
 )
-_PATH = r"[\w.@+-]+(?:/[\w.@+-]+)*\.[A-Za-z0-9]{1,8}"
-_ANY_PATH = r"[^\s`*'\"<>|]+"
+_PATH = r"[\w.@+-]+(?:/[\w.@+-]+)*\.[A-Za-z][A-Za-z0-9]{0,7}"
 _HEADING = re.compile(
     rf"[ \t]*(?:#{{1,6}}[ \t]+|\d{{1,3}}[.)][ \t]+|[-*][ \t]+)?(?:[*_`]{{0,3}})"
-    rf"(?:(?:#|//)?[ \t]*(?:[Ff]ile(?:name)?|[Pp]ath)[ \t]*:[ \t]*[*_]{{0,2}}[ \t]*`?(?P<named>{_ANY_PATH}?)"
+    rf"(?:(?:#|//)?[ \t]*(?:[Ff]ile(?:name)?|[Pp]ath)[ \t]*:[ \t]*[*_]{{0,2}}[ \t]*`?(?P<named>{_PATH})"
     rf"|(?P<bare>{_PATH}))"
     r"[*_`]{0,3}:?[*_]{0,2}[ \t]*\r?"
 )
-_FIRST_LINE = re.compile(rf"(?:#|//|--)[ \t]*(?:[Ff]ile(?:name)?|[Pp]ath)[ \t]*:[ \t]*(?P<path>{_ANY_PATH})[ \t]*\r?")
+_FIRST_LINE = re.compile(rf"(?:#|//|--)[ \t]*(?:[Ff]ile(?:name)?|[Pp]ath)[ \t]*:[ \t]*(?P<path>{_PATH})[ \t]*\r?")
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from quintain.program._hunks import FileChange, read_patch
+from quintain.program._hunks import FileChange, Reading, read_patch
 from quintain.program._names import Malformed
 from quintain.program._place import Content, DoesNotFit, place_hunk
 from quintain.program.paths import clashing_path, clean_path, is_protected
@@ -54,7 +54,7 @@ def apply_patch(
         found = raw.strip().split(b"\n", 1)[0][:60].decode("utf-8", "replace")
         return _fault(FaultKind.PATCH_MALFORMED, f"line 1 of the patch: expected '--- a/FILE' or 'diff --git', "
                                                  f"found {found!r} and no header after it", line=1)
-    work = _Work(tree, protected, list(reading.notes))
+    work = _Work(tree, protected, reading)
     for change in reading.changes:
         fault = work.take(change)
         if fault is not None:
@@ -65,12 +65,15 @@ def apply_patch(
 class _Work:
     """The copy of the tree on which the changes are tried, one file after the other."""
 
-    def __init__(self, tree: Mapping[str, bytes], globs: Collection[str], notes: list[str]) -> None:
+    def __init__(self, tree: Mapping[str, bytes], globs: Collection[str], reading: Reading) -> None:
         self._base = tree
         self._tree = dict(tree)
         self._globs = globs
-        self._notes = notes
+        self._notes = list(reading.notes)
         self._protected: list[str] = []
+        # what the patch renames or deletes is free for other files
+        self._leaving = {change.old_path for change in reading.changes if change.is_rename or change.new_path is None}
+        self._made: set[str] = set()
 
     def take(self, change: FileChange) -> Fault | None:
         """Apply one file's change to the copy; the fault that stops the whole patch, if there is one."""
@@ -107,23 +110,30 @@ class _Work:
         old, new = change.old_path, change.new_path
         if old is None and new is None:
             return Malformed(change.at, "expected a file on one side, found /dev/null on both").fault
-        if old is not None and old not in self._tree:
+        source = self._base if change.is_rename or change.is_copy else self._tree  # git names the state before
+        if old is not None and old not in source:
             return _misfit(f"expected a file {old!r} in the tree, found none")
-        if new is not None and new != old and new in self._tree:
+        if new is not None and new != old and new in self._tree and (new in self._made or new not in self._leaving):
             return _misfit(f"{new!r} is to be made, but is in the tree already")
-        content = Content.of(self._tree[old] if old is not None else b"")
+        content = Content.of(source[old] if old is not None else b"")
         fault = self._place(change, content)
         if fault is not None:
             return fault
         if new is None:
             if content.to_bytes():
                 return _misfit(f"{old!r} is to be deleted, but lines are left that the patch does not remove")
-            del self._tree[str(old)]
+            self._remove(old)
             return None
-        if old is not None and new != old and not change.is_copy:
-            del self._tree[old]
+        if new != old and not change.is_copy:
+            self._remove(old)
         self._tree[new] = content.to_bytes()
+        self._made.add(new)
         return None
+
+    def _remove(self, path: str | None) -> None:
+        """A file that another change of the patch has just made stays: two files may swap their names."""
+        if path is not None and path not in self._made:
+            self._tree.pop(path, None)
 
     def _place(self, change: FileChange, content: Content) -> Fault | None:
         name = change.new_path or change.old_path
