@@ -135,45 +135,60 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Gauge:
-    """Reads the groups of one sandbox from outside while it lives."""
+    """Reads the groups of one sandbox from outside while it lives. Paths are joined once: every command reads them."""
 
     def __init__(self, directories: dict[str, Path], group: str) -> None:
-        self._paths = {kind: directory / group for kind, directory in directories.items()}
+        at = {kind: f"{directory}/{group}/" for kind, directory in directories.items()}
+        memory, unified, processes = at.get("m"), at.get("u"), at.get("p")
+        self._oom = unified + "memory.events" if unified else memory + "memory.oom_control" if memory else None
+        self._reset = memory + "memory.max_usage_in_bytes" if memory else None
+        self._peak = unified + "memory.peak" if unified else self._reset
+        self._processes = (unified or processes or "") + "pids.peak" if unified or processes else None
+        self._oom_seen = 0
+        self._fresh = True
 
-    def reset_peak(self) -> None:
+    def begin(self) -> None:
         """Begin a new measurement of peak memory, where the kernel can (v1)."""
-        if "m" in self._paths:
+        if self._reset is not None and not self._fresh:
             with suppress(OSError):
-                (self._paths["m"] / "memory.max_usage_in_bytes").write_text("0")
+                fd = os.open(self._reset, os.O_WRONLY | os.O_CLOEXEC)
+                try:
+                    os.write(fd, b"0")
+                finally:
+                    os.close(fd)
+        self._fresh = False
 
     def read(self) -> Usage:
-        if "u" in self._paths:
-            group = self._paths["u"]
-            micros = _number(group / "cpu.stat", "usage_usec")
-            return Usage(
-                _number(group / "memory.events", "oom_kill"), _number(group / "memory.peak"),
-                None if micros is None else micros / 1e6, _number(group / "pids.peak"),
-            )
-        nanos = _number(self._paths["a"] / "cpuacct.usage") if "a" in self._paths else None
-        memory = self._paths.get("m")
-        return Usage(
-            _number(memory / "memory.oom_control", "oom_kill") if memory else None,
-            _number(memory / "memory.max_usage_in_bytes") if memory else None,
-            None if nanos is None else nanos / 1e9,
-            _number(self._paths["p"] / "pids.peak") if "p" in self._paths else None,
-        )
+        """Readings since `begin`; `oom_kills` counts only those since the last reading."""
+        total = _number(self._oom, b"oom_kill")
+        kills = None if total is None else total - self._oom_seen
+        self._oom_seen = total or self._oom_seen
+        return Usage(kills, _number(self._peak), None, _number(self._processes))
+
+    @property
+    def oom_seen(self) -> int:
+        return self._oom_seen
 
 
-def _number(path: Path, key: str | None = None) -> int | None:
+def _number(path: str | None, key: bytes | None = None) -> int | None:
+    if path is None:
+        return None
     try:
-        with open(path, "rb", buffering=0) as f:
-            text = f.read(4096).decode()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        text = os.read(fd, 4096)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    if key is None:
+        return int(text) if text.strip().isdigit() else None
     for line in text.splitlines():
-        name, _, value = line.partition(" ") if key else ("", "", line)
-        if not key or name == key:
-            return int(value) if value.strip().isdigit() else None
+        name, _, value = line.partition(b" ")
+        if name == key:
+            return int(value)
     return None
 
 

@@ -112,26 +112,25 @@ class NativeSandbox:
         if warm and not self._cell.engine.warm:
             raise ValueError("expected a warm interpreter (NativeBackend(warm=Warm())), found a backend without")
         environment = {**_layout.default_environment(), **(env or {})}
-        before = self._gauge.read()
-        self._gauge.reset_peak()
+        self._gauge.begin()
         try:
             done = await self._agent.run(
                 argv, stdin=stdin, env=environment, cwd=cwd, limits=limits, channel=channel, warm=warm,
                 on_stdout=on_stdout, on_stderr=on_stderr,
             )
         except HouseError as error:
-            return await self._lost(error, before)
+            return await self._lost(error)
         if done.flags & _wire.EXIT_LEFTOVER:
             raise HouseError(FaultKind.SANDBOX_LOST, "processes of a command could not be killed within 5 s")
-        return outcome_of(done, limits, before, self._gauge.read())
+        return outcome_of(done, limits, self._gauge.read())
 
-    async def _lost(self, error: HouseError, before: Usage) -> Outcome:
+    async def _lost(self, error: HouseError) -> Outcome:
         """The agent is gone: the program's doing if the kernel says that memory ran out, else the house's fault."""
         with suppress(TimeoutError, HouseError):
             async with asyncio.timeout(DOWN_NEWS_WITHIN_SECONDS):
                 down = await asyncio.shield(self._cell.down)
             kills = down.usage.oom_kills or 0
-            if kills > (before.oom_kills or 0):
+            if kills > self._gauge.oom_seen:
                 return Outcome(
                     status=Status.OUT_OF_MEMORY, signal=int(signals.SIGKILL), killed_by=KilledBy.OOM,
                     peak_memory_bytes=down.usage.peak_memory_bytes, cpu_seconds=down.usage.cpu_seconds,
@@ -146,14 +145,14 @@ class NativeSandbox:
         await self._cell.engine.close([self._cell])
 
 
-def outcome_of(done: Exit, limits: Limits, before: Usage, after: Usage) -> Outcome:
-    """What happened, from the agent's report and the readings of the groups before and after."""
+def outcome_of(done: Exit, limits: Limits, after: Usage) -> Outcome:
+    """What happened, from the agent's report and the readings of the groups since its start."""
     code = os.waitstatus_to_exitcode(done.wait_status)
     signal = -code if code < 0 else None
     killed_by: KilledBy | None = None
     if done.flags & _wire.EXIT_TIMED_OUT:
         killed_by = KilledBy.TIMEOUT
-    elif (after.oom_kills or 0) > (before.oom_kills or 0):
+    elif after.oom_kills:
         killed_by = KilledBy.OOM
     elif done.flags & _wire.EXIT_CPU or signal == signals.SIGXCPU:
         killed_by = KilledBy.CPU
