@@ -10,13 +10,15 @@ from collections.abc import Sequence
 
 import msgspec
 
+from quintain.program import Frame, Phase, Raised, Side, diagnose_exception
 from quintain.types import Fault, FaultKind, HouseError, Outcome, Owner, Passed, Status, TestResult, Verdict
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
     """The facts of one failure as the verifier saw it. `candidate` are the candidate's frames ([file, line, function])
-    when the exception came across; `at` is the place in the tests; `served` whether a failed import was of a module
-    that the candidate must have; `gone` why there is nobody to talk to any more."""
+    when the exception came across; `at` is the place in the tests; `missing` the module of a failed import,
+    `served` whether the candidate must have it; `asked` whether any of its code had been called by then; `gone` why
+    there is nobody to talk to any more."""
 
     type: str
     message: str = ""
@@ -26,7 +28,9 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     leaves: tuple[str, ...] = ()
     gone: str | None = None
     wrong_type: bool = False
+    missing: str | None = None
     served: bool | None = None
+    asked: bool = False
     skipped: bool = False
     task: bool = False
 
@@ -51,9 +55,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a suite: what the verifier wrote, and how both sides ended. `candidate` is None when it was cut off
-    because the verifier had finished."""
+    """One run of a suite: the files of the answer, what the verifier wrote, and how both sides ended. `candidate` is
+    None when it was cut off because the verifier had finished."""
 
+    files: dict[str, bytes]
     report: bytes
     verifier: Outcome
     candidate: Outcome | None
@@ -77,25 +82,25 @@ def judge(run: Run, *, expected: Sequence[str], closed: bool) -> tuple[tuple[Tes
     lines = read_report(run.report)
     ended = next((line.end for line in lines if line.end), None)
     cut = None if ended else _cut_short(run.verifier, began=any(line.begin for line in lines))
-    loads = {line.file: fault_of(line.why, run.candidate) for line in lines if line.file and line.why}
+    loads = {line.file: fault_of(line.why, run, loading=True) for line in lines if line.file and line.why}
     seen: dict[str, list[Line]] = {}
     for line in lines:
         if line.test is not None:
             seen.setdefault(line.test, []).append(line)
     names = list(dict.fromkeys([*expected, *(() if closed else seen)]))
-    tests = tuple(_result(name, seen.get(name, []), loads, cut, run.candidate) for name in names)
+    tests = tuple(_result(name, seen.get(name, []), loads, cut, run) for name in names)
     return tests, _whole(tests, loads, ended, cut, run.candidate)
 
 
 def _result(
-    name: str, lines: list[Line], loads: dict[str, Fault], cut: Fault | None, candidate: Outcome | None
+    name: str, lines: list[Line], loads: dict[str, Fault], cut: Fault | None, run: Run
 ) -> TestResult:
     if len(lines) == 1:
         line = lines[0]
         if line.ok:
             return TestResult(id=name, passed=Passed.PASSED)
         why = line.why or Why(type="Unknown", message="failed without a reason")
-        return TestResult(id=name, passed=Passed.FAILED, fault=fault_of(why, candidate))
+        return TestResult(id=name, passed=Passed.FAILED, fault=fault_of(why, run))
     if lines:
         fault = _policy(FaultKind.MISSING_REQUIRED_TEST, f"expected one report of {name}, found {len(lines)}")
         return TestResult(id=name, passed=Passed.FAILED, fault=fault)
@@ -135,59 +140,53 @@ def _cut_short(verifier: Outcome, *, began: bool) -> Fault:
     raise HouseError(FaultKind.VERIFIER_ERROR, f"the verifier ended early ({verifier.status.value}, {how}): {said}")
 
 
-def fault_of(why: Why, candidate: Outcome | None) -> Fault:
-    """Whose a failure is, and of what kind."""
+def fault_of(why: Why, run: Run, *, loading: bool = False) -> Fault:
+    """Whose a failure is, and of what kind. `loading`: it happened while a test file was being loaded."""
     if why.gone is not None:
-        return _gone(why.gone, candidate)
+        return _gone(why.gone, run.candidate)
     if why.candidate is not None:
-        return _raised_there(why)
-    text = f"{why.type}: {why.message}" if why.message else why.type
+        return _raised_there(why, run, loading=loading)
+    return _raised_here(why, loading=loading)
+
+
+def _raised_here(why: Why, *, loading: bool) -> Fault:
+    """The fault of an exception that the tests' own code raised. Once the answer's code was asked for something, its
+    values may have made the tests fail: such a failure is not laid on the task."""
     file, line = why.at or (None, None)
-    fault = _policy(_kind_here(why), text, file=file, line=line, exception=why.type)
-    if fault.kind in (FaultKind.TASK_ENVIRONMENT, FaultKind.TASK_INVALID):
-        return msgspec.structs.replace(fault, owner=Owner.TASK)
+    phase = Phase.IMPORT if loading and not why.asked else Phase.CALL
+    frames = (Frame(file=file, line=line),) if file and line else ()
+    fault = diagnose_exception(_record(why, frames, phase), own_files={}, side=Side.VERIFIER)
+    if why.task:
+        return msgspec.structs.replace(fault, owner=Owner.TASK, kind=(
+            FaultKind.TASK_ENVIRONMENT if "ImportError" in why.bases else FaultKind.TASK_INVALID))
+    policy: FaultKind | None = None
+    if why.skipped:
+        policy = FaultKind.MISSING_REQUIRED_TEST
+    elif why.wrong_type:
+        policy = FaultKind.WRONG_TYPE
+    elif why.served:
+        policy = FaultKind.MISSING_ENTRY_POINT
+    elif why.type == "Failed":  # pytest.fail, and pytest.raises that saw nothing
+        policy = FaultKind.ASSERTION_ERROR
+    return fault if policy is None else msgspec.structs.replace(fault, owner=Owner.POLICY, kind=policy)
+
+
+def _raised_there(why: Why, run: Run, *, loading: bool) -> Fault:
+    """The fault of an exception that the candidate's code raised, whatever its type is called."""
+    told = why.candidate or ()
+    frames = tuple(Frame(file=f, line=n, function="" if w == "<syntax>" else w) for f, n, w in told)
+    phase = Phase.IMPORT if loading else Phase.CALL
+    fault = diagnose_exception(_record(why, frames, phase), own_files=run.files)
+    absent = bool(told) and told[-1][2] == "<missing>"
+    if absent or (not told and "AttributeError" in why.bases):  # asked for something that is not there
+        return msgspec.structs.replace(fault, kind=FaultKind.MISSING_ENTRY_POINT)
     return fault
 
 
-def _kind_here(why: Why) -> FaultKind:
-    """The kind of an exception that the tests' own code raised."""
-    if why.task:
-        return FaultKind.TASK_ENVIRONMENT if "ImportError" in why.bases else FaultKind.TASK_INVALID
-    if why.skipped:
-        return FaultKind.MISSING_REQUIRED_TEST
-    if why.wrong_type:
-        return FaultKind.WRONG_TYPE
-    if "ImportError" in why.bases:
-        return FaultKind.MISSING_ENTRY_POINT if why.served else FaultKind.TASK_ENVIRONMENT
-    if "AssertionError" in why.bases or why.type in ("Failed", "ExpectedFailure"):
-        return FaultKind.ASSERTION_ERROR
-    if "NameError" in why.bases or "SyntaxError" in why.bases:
-        return FaultKind.TASK_INVALID
-    if "TypeError" in why.bases or "AttributeError" in why.bases:
-        return FaultKind.WRONG_TYPE
-    return FaultKind.WRONG_ANSWER
-
-
-_THERE = {
-    "ModuleNotFoundError": FaultKind.MISSING_DEPENDENCY, "MemoryError": FaultKind.MEMORY_ERROR,
-    "RecursionError": FaultKind.RECURSION_ERROR, "SystemExit": FaultKind.EARLY_EXIT, "EOFError": FaultKind.READS_STDIN,
-}
-
-
-def _raised_there(why: Why) -> Fault:
-    """The fault of an exception that the candidate's code raised, whatever its type is called."""
-    file, line, where = why.candidate[-1] if why.candidate else (None, None, "")
-    kind = next((_THERE[b] for b in why.bases if b in _THERE), FaultKind.RUNTIME_ERROR)
-    if where == "<syntax>":
-        kind = FaultKind.SYNTAX_ERROR
-    elif where == "<missing>":
-        kind, line = FaultKind.MISSING_ENTRY_POINT, None
-    elif not why.candidate and "AttributeError" in why.bases:  # asked for something that is not there
-        kind = FaultKind.MISSING_ENTRY_POINT
-    text = f"{why.type}: {why.message}" if why.message else why.type
-    if why.leaves:
-        text += f" [{', '.join(why.leaves)}]"
-    return _policy(kind, text, file=file, line=line, exception=why.type)
+def _record(why: Why, frames: tuple[Frame, ...], phase: Phase) -> Raised:
+    bases = why.bases if why.type in why.bases else (why.type, *why.bases)
+    return Raised(type=why.type, message=why.message, bases=bases, frames=frames, phase=phase, leaves=why.leaves,
+                  missing=why.missing)
 
 
 def _gone(why: str, candidate: Outcome | None) -> Fault:

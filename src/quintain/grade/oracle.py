@@ -34,12 +34,17 @@ _VERIFIER_MEMORY_BYTES = 512 * MEBIBYTE
 
 class Oracle:
     """Grades programs against suites. `python` is the interpreter to start inside the sandboxes, found on their PATH;
-    `confirm` runs every solved verdict a second time."""
+    `confirm` runs every solved verdict a second time.
+
+    Where the backend keeps a warm interpreter (`NativeBackend(warm=Warm(preload=oracle_modules()))`), the first run of
+    a suite is a fork of it; the confirmation always starts afresh, with a hash seed of its own.
+    """
 
     def __init__(self, backend: Backend, *, python: str = "python3", confirm: bool = True) -> None:
         self._backend = backend
         self._python = python
         self._confirm = confirm
+        self._warm: bool | None = None  # not asked yet
 
     async def grade(
         self, suite: Suite, program: Program, *, image: str = "host", limits: Limits = DEFAULT_LIMITS, seed: int = 0,
@@ -70,8 +75,11 @@ class Oracle:
             await candidate.files.write_many({f"{folder}/{path}": content for path, content in files.items()})
             if not files:
                 await candidate.files.make_dir(folder)
-            talk = _Talk(verifier, candidate, folder=folder, python=self._python, seed=seed)
-            run = await talk.run(_verifier_input(suite, limits, seed if shuffled else None))
+            warm = not shuffled and self._has_warm()
+            argv = ["-c", bundle.BOOT] if warm else [self._python, *bundle.FLAGS, "-c", bundle.BOOT]
+            talk = _Talk(verifier, candidate, folder=folder, argv=argv, warm=warm, seed=seed)
+            ends = await talk.run(_verifier_input(suite, limits, seed if shuffled else None))
+        run = Run(files=dict(files), report=ends[0].stdout, verifier=ends[0], candidate=ends[1])
         expected = list(suite.required) or [
             name for path in bundle.files_with_tests(suite.files, ()) for name in
             bundle.expected_tests(path, suite.files[path])
@@ -82,6 +90,17 @@ class Oracle:
             suite=content_digest(suite), level=LEVEL, tests=tests, fault=fault,
             wall_seconds=time.monotonic() - started, cpu_seconds=sum(used) if used else None,
         )
+
+    def _has_warm(self) -> bool:
+        if self._warm is None:
+            self._warm = self._python == "python3" and self._backend.probe().warm
+        return self._warm
+
+
+def oracle_modules() -> tuple[str, ...]:
+    """What a warm interpreter should import beforehand for the oracle's programs to start at once."""
+    return ("_json", "collections", "io", "math", "operator", "random", "re", "select", "typing", "unittest",
+            "unittest.mock")
 
 
 def _verifier_limits(limits: Limits) -> Limits:
@@ -107,21 +126,25 @@ def _verifier_input(suite: PythonSuite, limits: Limits, seed: int | None) -> byt
 class _Talk:
     """One conversation between a verifier and a candidate, from the start of both processes to the end of both."""
 
-    def __init__(self, verifier: Sandbox, candidate: Sandbox, *, folder: str, python: str, seed: int) -> None:
+    def __init__(
+        self, verifier: Sandbox, candidate: Sandbox, *, folder: str, argv: list[str], warm: bool, seed: int
+    ) -> None:
         self._verifier = verifier
         self._candidate = candidate
         self._cwd = f"/work/{folder}"
-        self._argv = [python, *bundle.FLAGS, "-c", bundle.BOOT]
+        self._argv = argv
+        self._warm = warm
         self._env = {"PYTHONHASHSEED": str(seed % 2**32)}
         self._ours, self._theirs = socket.socketpair()
 
-    async def run(self, verifier_input: bytes) -> Run:
-        """Raises HouseError."""
+    async def run(self, verifier_input: bytes) -> tuple[Outcome, Outcome | None]:
+        """How the verifier ended and how the candidate did, None if it had to be cut off. Raises HouseError."""
         try:
             async with asyncio.TaskGroup() as group:
                 asked = group.create_task(self._run_candidate())
                 outcome = await self._verifier.run(
-                    self._argv, stdin=verifier_input, env=self._env, cwd=self._cwd, channel=self._ours.fileno())
+                    self._argv, stdin=verifier_input, env=self._env, cwd=self._cwd, channel=self._ours.fileno(),
+                    warm=self._warm)
                 _hang_up(self._theirs)  # the candidate's process leaves when nobody can ask it any more
                 await asyncio.wait([asked], timeout=_AFTER_SECONDS)
                 if not asked.done():
@@ -131,13 +154,13 @@ class _Talk:
         finally:
             self._ours.close()
             self._theirs.close()
-        return Run(report=outcome.stdout, verifier=outcome, candidate=None if asked.cancelled() else asked.result())
+        return outcome, None if asked.cancelled() else asked.result()
 
     async def _run_candidate(self) -> Outcome:
         try:
             return await self._candidate.run(
                 self._argv, stdin=bundle.stdin_for("candidate", "serve_candidate"), env=self._env,
-                cwd=self._cwd, channel=self._theirs.fileno())
+                cwd=self._cwd, channel=self._theirs.fileno(), warm=self._warm)
         finally:
             _hang_up(self._theirs)  # our copy would keep the socket open: the verifier must see that nobody is there
 

@@ -42,6 +42,7 @@ class Peer(Values):
         self.pipe = pipe
         self.dead: Gone | None = None
         self.calls = 0
+        self.asked = False  # whether code of the other side was run on purpose, beyond imports and attributes
         self._lock = RLock()
         self._number = 0
         self._own: list[Any] = []  # what the other side may name, by number; kept alive here
@@ -103,6 +104,7 @@ class Peer(Values):
             if self.dead is not None:
                 raise self.dead
             self.calls += 1
+            self.asked = self.asked or what in ("call", "meth", "op")
             given = [*args, *kwargs.values()]
             parts = [[self.encode(h) for h in head], [self.encode(g) for g in given], list(kwargs)]
             try:

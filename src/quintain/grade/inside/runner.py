@@ -69,6 +69,7 @@ class Report:
             text = f"<no text: {type(second).__name__}>"
         kind = type(error)
         facts: dict[str, Any] = {"type": kind.__name__, "message": text, "at": self._test_frame(error),
+                                 "asked": self._peer.asked,
                                  "bases": [k.__name__ for k in kind.__mro__ if k.__module__ == "builtins"]}
         frames = error.__dict__.get("_quintain_frames")
         if frames is not None:
@@ -80,6 +81,7 @@ class Report:
         if isinstance(error, WrongType):
             facts["wrong_type"] = True
         if isinstance(error, ImportError) and error.name:
+            facts["missing"] = str(error.name)[:200]
             facts["served"] = self._finder.serves(error.name)
         return facts
 

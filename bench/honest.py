@@ -1,0 +1,233 @@
+"""Honest answers are accepted and wrong ones rejected: public task sets through the oracle, on the native backend.
+
+    .venv/bin/python bench/honest.py [--quick] [--data DIR] [--samples N] [--seed N]
+
+HumanEval, QuixBugs and exercism are graded with their reference answers and with answers that must not pass. The CodeT
+samples (real outputs of a 16B model) are graded twice: by the oracle, and by plain execution of prompt, completion and
+check in one interpreter in one sandbox; a disagreement is run again with more time, then listed with both reasons.
+The last line is one JSON object; a set that is not on this machine is null there, with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import json
+import random
+import secrets
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from _machine import Account, finish
+
+from quintain.grade import Oracle, headline, oracle_modules
+from quintain.sandbox import Backend, NativeBackend, Warm
+from quintain.tasks import Item, Suite, Taskset, open_taskset
+from quintain.types import Limits, Program, TaskError, Verdict
+
+WORKERS = 3
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+REFERENCE = Limits(wall_seconds=20.0, cpu_seconds=20.0)
+SAMPLE = Limits(wall_seconds=5.0, cpu_seconds=2.0)
+SAMPLE_AGAIN = Limits(wall_seconds=20.0, cpu_seconds=8.0)
+#: Rejected reference answers whose tests cannot be judged from outside, and why.
+EXPLAINED = {
+    "exercism/python/paasio": "test_meteredfile_context_manager looks for a frame of the answer on its own call stack "
+    "(inspect.getouterframes), and the answer's frames are in another process",
+}
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer to grade. `right`: whether it must be accepted; None where plain execution decides."""
+
+    set: str
+    name: str
+    suite: Suite
+    files: dict[str, bytes]
+    limits: Limits
+    right: bool | None
+    plain: str | None = None
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    work: Work
+    solved: bool
+    right: bool
+    reason: str
+    cpu_seconds: float
+
+
+def of_item(name: str, item: Item, *, nulls: bool = True) -> Iterator[Work]:
+    task, exam = item.task, item.exam
+    answers = [(exam.oracle or {}, True), *((tree, False) for tree in (exam.null[:1] if nulls else ()))]
+    for tree, right in answers:
+        yield Work(set=name, name=task.id, suite=exam.hidden, files={**task.files, **tree},
+                   limits=REFERENCE if right else SAMPLE, right=right)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path, "rt") as file:
+        return [json.loads(line) for line in file]
+
+
+def of_samples(data: Path, humaneval: Taskset, count: int, seed: int) -> Iterator[Work]:
+    """`count` of the samples, chosen by `seed`, each with the script that judges it in plain execution."""
+    path = data / "codet_samples" / "HumanEval_codegen16B_temp0.8_100x164_solutions.jsonl.gz"
+    rows = {r["prompt"]: r["samples"] for r in read_rows(path)}
+    checks = {r["task_id"]: r for r in read_rows(data / "humaneval" / "HumanEval.jsonl.gz")}
+    items = {item.task.id: item for item in humaneval}
+    pairs = [(r, n) for r in checks.values() if r["task_id"] in items for n in range(len(rows.get(r["prompt"], ())))]
+    for row, number in random.Random(seed).sample(pairs, min(count, len(pairs))):
+        text = row["prompt"] + rows[row["prompt"]][number]
+        yield Work(
+            set="codet", name=f"{row['task_id']}#{number}", suite=items[row["task_id"]].exam.hidden,
+            files={"solution.py": text.encode()}, limits=SAMPLE, right=None,
+            plain=f"{text}\n{row['test']}\ncheck({row['entry_point']})\n",
+        )
+
+
+async def plainly(backend: Backend, work: Work, limits: Limits) -> tuple[bool, str]:
+    """Whether the check passes in one interpreter with the answer; the word at the end proves that it got there."""
+    word = secrets.token_hex(8)
+    async with backend.open(limits=limits) as (sandbox,):
+        await sandbox.files.write("plain.py", f"{work.plain}\nprint({word!r})\n".encode())
+        outcome = await sandbox.run(["python3", "-S", "-s", "-P", "-B", "plain.py"])
+    said = outcome.error_text.strip().splitlines()
+    return outcome.stdout.strip().endswith(word.encode()), f"{outcome.status.value} {said[-1] if said else ''}"
+
+
+def reason_of(verdict: Verdict) -> str:
+    fault = headline(verdict)
+    return str(fault) if fault else "passed"
+
+
+async def grade(backend: Backend, oracle: Oracle, work: Work) -> Done:
+    async def once(limits: Limits) -> Done:
+        verdict = await oracle.grade(work.suite, Program(files=work.files), limits=limits)
+        right, plain = (work.right, "") if work.right is not None else await plainly(backend, work, limits)
+        return Done(work=work, solved=verdict.solved, right=right, cpu_seconds=verdict.cpu_seconds or 0.0,
+                    reason=f"oracle: {reason_of(verdict)}" + (f"; plain: {plain}" if plain else ""))
+
+    done = await once(work.limits)
+    return done if done.solved == done.right or work.right is not None else await once(SAMPLE_AGAIN)
+
+
+async def grade_all(works: list[Work]) -> AsyncIterator[Done]:
+    """All of them, a few at a time."""
+    todo = iter(works)
+    finished: asyncio.Queue[Done | None] = asyncio.Queue(maxsize=64)
+    async with native() as backend, asyncio.TaskGroup() as group:
+        oracle = Oracle(backend)
+
+        async def worker() -> None:
+            for work in todo:
+                await finished.put(await grade(backend, oracle, work))
+            await finished.put(None)
+
+        for _ in range(WORKERS):
+            group.create_task(worker())
+        ended = 0
+        while ended < WORKERS:
+            done = await finished.get()
+            if done is None:
+                ended += 1
+            else:
+                yield done
+
+
+@asynccontextmanager
+async def native() -> AsyncIterator[Backend]:
+    async with NativeBackend(warm=Warm(preload=oracle_modules())) as backend:
+        yield backend
+
+
+def gather(args: argparse.Namespace, missing: dict[str, str]) -> list[Work]:
+    works: list[Work] = []
+    for name, few in (("humaneval", 20), ("quixbugs", 8), ("exercism-python", 8)):
+        try:
+            items = open_taskset(name, data=args.data, shuffle=args.seed, take=few if args.quick else None)
+            works += [work for item in items for work in of_item(name, item)]
+        except TaskError as error:
+            missing[name] = str(error)
+    try:
+        count = args.samples or (80 if args.quick else 2000)
+        works += of_samples(args.data, open_taskset("humaneval", data=args.data), count, args.seed)
+    except (OSError, TaskError) as error:
+        missing["codet"] = str(error)
+    return works
+
+
+def figures(dones: list[Done], missing: dict[str, str]) -> dict[str, object]:
+    def count(name: str, *, right: bool | None, solved: bool) -> int | None:
+        if name in missing:
+            return None
+        return sum(d.work.set == name and d.work.right is right and d.solved is solved for d in dones)
+
+    samples = [d for d in dones if d.work.right is None]
+    honest = [d for d in dones if d.right]
+    quixbugs = [d for d in dones if d.work.set == "quixbugs"]
+    return {
+        "humaneval_solved": count("humaneval", right=True, solved=True),
+        "humaneval_null_solved": count("humaneval", right=False, solved=True),
+        "quixbugs_right": None if "quixbugs" in missing else sum(d.solved == d.right for d in quixbugs),
+        "exercism_solved": count("exercism-python", right=True, solved=True),
+        "exercism_null_solved": count("exercism-python", right=False, solved=True),
+        "codet_total": None if "codet" in missing else len(samples),
+        "codet_passing": None if "codet" in missing else sum(d.right for d in samples),
+        "codet_disagreements": None if "codet" in missing else sum(d.solved != d.right for d in samples),
+        "honest_total": len(honest), "honest_rejected": sum(not d.solved for d in honest),
+        "explained": {d.work.name: EXPLAINED[d.work.name] for d in honest
+                      if not d.solved and d.work.name in EXPLAINED},
+        "graded": len(dones),
+        "cpu_seconds_per_verdict": round(sum(d.cpu_seconds for d in dones) / max(len(dones), 1), 4),
+        "missing": missing,
+    }
+
+
+def listed(done: Done) -> str | None:
+    """A line for a result that somebody should look at."""
+    if done.solved == done.right:
+        return None
+    if done.work.right is None:
+        return f"disagreement {done.work.name}: {done.reason}"
+    if done.right:
+        why = EXPLAINED.get(done.work.name)
+        return f"rejected     {done.work.name}: {done.reason}" + (f" [explained: {why}]" if why else "")
+    return f"null passes  {done.work.name}: its tests accept an answer that does nothing"
+
+
+async def main(args: argparse.Namespace) -> dict[str, object]:
+    missing: dict[str, str] = {}
+    dones: list[Done] = []
+    works = gather(args, missing)
+    async for done in grade_all(works):
+        dones.append(done)
+        line = listed(done)
+        if line:
+            print(line, flush=True)
+        if len(dones) % 500 == 0:
+            print(f"{len(dones)} of {len(works)}", file=sys.stderr, flush=True)
+    return figures(dones, missing)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer items, within 50 s")
+    parser.add_argument("--data", type=Path, default=DATA, help="the folder of task sets (default: %(default)s)")
+    parser.add_argument("--samples", type=int, help="how many CodeT samples (default: 2000, quick: 80)")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    started = time.monotonic()
+    with Account() as account:
+        result = asyncio.run(main(options))
+        spent = account.seconds()
+    total = time.monotonic() - started
+    graded = result["graded"]
+    assert isinstance(graded, int)
+    finish(**result, all_cpu_seconds_per_verdict=round(spent / max(graded, 1), 4), seconds=round(total, 1))
