@@ -1,4 +1,5 @@
 # make demo | test | check | bench | docs | clean: each does its own set-up (Debian: python3 >= 3.11, python3-venv, gcc, git).
+# make demo TAKE=10 plays the first ten tasks only.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +19,7 @@ $(READY): pyproject.toml setup.py $(SOURCES)
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/demo.py $(if $(TAKE),--take $(TAKE))
 
 test: $(READY)
 	$(BIN)/python -m pytest
@@ -28,6 +29,7 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/module_size.py
+	$(BIN)/python .ci/docs_links.py
 
 bench: $(READY)
 	@for script in bench/[!_]*.py; do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done

@@ -35,11 +35,12 @@ def main() -> None:
     for policy, about in POLICIES.items():
         print(f"{policy}: {about}", file=sys.stderr)
         rows[policy] = attempt(policy, folder / policy, take)
-    print(f"\n{'policy':8} {'solved':>9} {'reward':>7} {'turns':>6} {'seconds':>8}  faults by owner")
+    sys.stderr.flush()
+    print(f"\n{'policy':8} {'solved':>9} {'reward':>7} {'seconds':>8}  faults by owner")
     for policy, row in rows.items():
         faults = ", ".join(f"{owner} {count}" for owner, count in row["faults"].items())
         solved = f"{row['solved']}/{row['episodes']}"
-        print(f"{policy:8} {solved:>9} {row['reward']:7.3f} {row['turns']:6.2f} {row['seconds']:8.1f}  {faults}")
+        print(f"{policy:8} {solved:>9} {row['reward']:7.3f} {row['seconds']:8.1f}  {faults}")
     print("\nwhere to look next")
     print(f"  an answer mended, step by step:  .venv/bin/quintain show {folder / 'repair'} HumanEval/0")
     print(f"  a run, episode by episode:       .venv/bin/quintain show {folder / 'null'}")
