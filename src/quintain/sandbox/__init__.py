@@ -2,11 +2,16 @@
 
 from quintain.sandbox._warm import Warm
 from quintain.sandbox.base import DEFAULT_LIMITS, Backend, Capabilities, FileInfo, Files, Sandbox
+from quintain.sandbox.bubblewrap import BubblewrapBackend
+from quintain.sandbox.choice import choose
+from quintain.sandbox.container import ContainerBackend
 from quintain.sandbox.doctor import Host, Layer, Sweep, clean, examine, report
+from quintain.sandbox.gvisor import GvisorBackend
 from quintain.sandbox.native import NativeBackend
 from quintain.sandbox.pool import Pool
 
 __all__ = [
-    "Backend", "Capabilities", "DEFAULT_LIMITS", "FileInfo", "Files", "Host", "Layer", "NativeBackend", "Pool",
-    "Sandbox", "Sweep", "Warm", "clean", "examine", "report",
+    "Backend", "BubblewrapBackend", "Capabilities", "ContainerBackend", "DEFAULT_LIMITS", "FileInfo", "Files",
+    "GvisorBackend", "Host", "Layer", "NativeBackend", "Pool", "Sandbox", "Sweep", "Warm", "choose", "clean", "examine",
+    "report",
 ]

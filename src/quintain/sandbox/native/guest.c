@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -35,6 +36,16 @@ static int change_user(uid_t uid) {
          syscall(SYS_capset, &head, caps);
 }
 
+/* The file service works under the program's rights by setfsuid. Where the kernel lacks it (gVisor), the agent takes the
+   program's user as its effective one: files belong to the program, and its signals still do not reach the agent, whose
+   real and saved users stay its own. */
+static int serve_as(uid_t uid) {
+  uid_t own = (uid_t)setfsuid(uid);
+  int works = (uid_t)setfsuid((uid_t)-1) == uid;
+  setfsuid(own);
+  return works || uid == geteuid() ? 0 : setresgid((gid_t)-1, uid, (gid_t)-1) || setresuid((uid_t)-1, uid, (uid_t)-1);
+}
+
 _Noreturn void guest_main(char **words) {
   int sock = reach(words[0]);
   uid_t agent_uid = (uid_t)strtoul(words[1], NULL, 10);
@@ -44,6 +55,7 @@ _Noreturn void guest_main(char **words) {
   if (sock > 3) syscall(SYS_close_range, 3, sock - 1, 0);
   syscall(SYS_close_range, sock + 1, ~0u, 0);
   if (agent_uid != geteuid() && change_user(agent_uid)) { agent_broken(sock, "change the user", errno); exit(71); }
+  if (serve_as((uid_t)strtoul(words[2], NULL, 10))) { agent_broken(sock, "take the program's user", errno); exit(71); }
   setsid();
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)) { agent_broken(sock, "harden the agent", errno); exit(71); }
   if (filter_load()) { agent_broken(sock, "load the system-call filter", errno); exit(71); }
