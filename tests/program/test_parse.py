@@ -224,3 +224,14 @@ def test_a_heading_that_is_no_relative_path_names_no_file() -> None:
     answer = parse(f"## 3.11\n```python\nX = 1\n```\nFile: /etc/hosts\n```text\na\n```\n```python\n{ADD}```\n", ENTRY)
     assert isinstance(answer, Answer)
     assert list(answer.files) == ["solution.py"]
+
+
+def test_only_a_closing_thinking_tag_makes_all_before_it_reasoning() -> None:
+    decoy = "```python\ndef add(a, b):\n    return 0\n```\n"
+    assert code(f"Maybe {decoy}no.\n</think>\n```python\n{ADD}```\n") == ADD
+    assert fault(f"{decoy}hmm</think>\nI give up.") is FaultKind.NO_CODE
+
+
+def test_a_bare_fence_deep_in_the_code_does_not_end_the_block() -> None:
+    body = 'def add(a, b):\n    """\n    ```\n    3\n    ```\n    """\n    return a + b\n'
+    assert code(f"```python\n{body}```\n") == body

@@ -83,6 +83,12 @@ def test_later_hunks_follow_the_drift_of_the_first() -> None:
     assert sum("offset 2" in note for note in done.notes) == 2
 
 
+def test_the_drift_tells_two_like_places_apart() -> None:
+    tree = {"f": b"added\nhead\none\ntwo\none\ntwo\n"}  # the patch was made before 'added'
+    patch = "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-head\n+HEAD\n@@ -4,2 +4,2 @@\n one\n-two\n+2\n"
+    assert applied(tree, patch).tree["f"] == b"added\nHEAD\none\ntwo\none\n2\n"
+
+
 def test_a_file_that_no_hunk_fits_tells_what_it_has_instead() -> None:
     fault = refused({"a.py": b"one\nzwei\nthree\n"}, EDIT)
     assert fault.kind is FaultKind.PATCH_DOES_NOT_APPLY
