@@ -22,7 +22,7 @@ class ErrorRow(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of line in what a compiler or runtime writes to stderr, and what it means.
 
     `pattern` is matched at the start of a line; its groups may be `file`, `line`, `what` (a missing module or command,
-    or the message). An absent `kind` in `exit_codes` means any exit code.
+    or the message). With `exit_codes` empty, any exit code fits.
     """
 
     pattern: str
