@@ -59,9 +59,8 @@ def host_image(warm: Warm | None = None) -> list[str]:
     prefix = interpreter_prefix()
     if prefix:
         ops += ["ro", str(prefix), str(prefix).lstrip("/")]
-    for site in warm.site if warm else ():
-        if not any(site.is_relative_to(known) for known in ("/usr", prefix or "/usr")):
-            ops += ["ro", str(site), str(site).lstrip("/")]
+    for site, inside in warm.places() if warm else ():
+        ops += ["ro", str(site), inside]
     return ops
 
 

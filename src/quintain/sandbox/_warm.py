@@ -12,18 +12,29 @@ import msgspec
 class Warm(msgspec.Struct, frozen=True, kw_only=True):
     """Modules to import once, and where to find them beside the standard library.
 
-    `site` are directories that become readable inside every sandbox of the backend. `prelude` is trusted source run
-    once after the imports, as the module `quintain_warm`; programs find what it left there.
+    `site` are directories that every sandbox of the backend can read, at /opt/site/0 and so on. `prelude` is trusted
+    source run once after the imports, as the module `quintain_warm`; programs find what it left there.
     """
 
     preload: tuple[str, ...] = ()
     site: tuple[Path, ...] = ()
     prelude: str = ""
 
+    def places(self) -> list[tuple[Path, str]]:
+        """Each site directory, and its place inside; never below /work or /tmp, which belong to the program."""
+        return [(path, f"opt/site/{number}") for number, path in enumerate(self.site)]
+
+    @classmethod
+    def pytest(cls, *, site: tuple[Path, ...], preload: tuple[str, ...] = ()) -> Warm:
+        """A warm pytest: programs call `quintain_warm.run("/work/test_x.py")` and exit with what it returns.
+        `site` holds pytest and what the tests import."""
+        prelude = Path(__file__).with_name("_warm_pytest.py").read_text()
+        return cls(preload=("pytest", *preload), site=site, prelude=prelude)
+
     def command(self, library: Path) -> list[str]:
         """How the zygote is started, up to the words for the engine."""
         config = {
-            "preload": self.preload, "site": [str(p) for p in self.site], "prelude": self.prelude,
+            "preload": self.preload, "site": [f"/{inside}" for _, inside in self.places()], "prelude": self.prelude,
             "library": str(library),
         }
         script = Path(__file__).with_name("_zygote.py")

@@ -22,7 +22,12 @@ from typing import Any
 
 
 def serve(config: Any, words: list[str]) -> int:
-    """Preload, then hand this process over to the engine; returns only on a bad command line."""
+    """Enter the image, preload from there, and become the engine; returns only on a bad command line."""
+    library = ctypes.PyDLL(config["library"])
+    argv = (ctypes.c_char_p * (len(words) + 2))(b"quintain-sandbox", *(os.fsencode(w) for w in words), None)
+    code = library.quintain_enter(len(words) + 1, argv)
+    if code:
+        return int(code)
     sys.path[:0] = config["site"]
     for name in config["preload"]:
         __import__(name)
@@ -30,16 +35,15 @@ def serve(config: Any, words: list[str]) -> int:
         warm = types.ModuleType("quintain_warm")
         sys.modules["quintain_warm"] = warm
         exec(compile(config["prelude"], "<prelude>", "exec"), warm.__dict__)
-    library = ctypes.PyDLL(config["library"])
     entry_type = ctypes.PYFUNCTYPE(
         ctypes.c_int, ctypes.c_uint32, ctypes.POINTER(ctypes.c_char_p), ctypes.c_uint32, ctypes.POINTER(ctypes.c_char_p)
     )
     entry = entry_type(begin)
-    argv = (ctypes.c_char_p * (len(words) + 2))(b"quintain-sandbox", *(os.fsencode(w) for w in words), None)
     gc.collect()
     gc.freeze()
     gc.disable()
-    return int(library.quintain_zygote(len(words) + 1, argv, entry))
+    library.quintain_serve(entry)
+    return 0
 
 
 def begin(argc: int, argv: Any, envc: int, envp: Any) -> int:

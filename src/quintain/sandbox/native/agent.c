@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "files.h"
+#include "snapshot.h"
 
 #define MAX_COMMANDS 16
 #define LEFTOVER_NS 5000000000ull
@@ -211,6 +212,10 @@ static _Noreturn void exec_program(struct command *c, const struct run_request *
   error = 0;
   if (chdir(cwd)) { error = errno; goto out; }
   if (dup2(c->stdin_fd >= 0 ? c->stdin_fd : open("/dev/null", O_RDONLY), 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0) { error = errno; goto out; }
+  if (want->flags & (RUN_SAVE | RUN_RESTORE)) { /* no program at all: our own code, with the program's rights */
+    close(report);
+    if (want->flags & RUN_SAVE) snapshot_save(c->channel); else snapshot_restore(c->channel);
+  }
   int keep_report = fcntl(report, F_DUPFD_CLOEXEC, 64);
   if (c->channel >= 0) { if (c->channel == 3) fcntl(3, F_SETFD, 0); else if (dup2(c->channel, 3) < 0) { error = errno; goto out; } }
   syscall(SYS_close_range, c->channel >= 0 ? 4 : 3, (unsigned)keep_report - 1, 0);

@@ -1,6 +1,6 @@
-/* The walls of a sandbox: a small read-only root built once for each image, and what each sandbox adds to it.
+/* The walls of a sandbox: what each adds to the root that its engine has built.
    Order follows what a reviewer checks: groups, mounts, names, loopback, descriptors, limits, identity, filter. */
-#include "sandbox.h"
+#include "root.h"
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
@@ -17,85 +17,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define ROOT_AT "/tmp" /* any directory: in our own mount namespace only, for the moment of building */
-
-static _Noreturn void fail(const char *what, const char *about) {
-  fprintf(stderr, "quintain-sandbox: %s %s: %s\n", what, about ? about : "", strerror(errno));
-  _exit(70);
-}
-
-static void make_parents(char *path) {
-  for (char *at = strchr(path, '/'); at; at = strchr(at + 1, '/')) { *at = 0; mkdir(path, 0755); *at = '/'; }
-}
-
-static void bind_read_only(const char *from, const char *to) {
-  struct stat st;
-  if (stat(from, &st)) fail("find", from);
-  if (S_ISDIR(st.st_mode)) mkdir(to, 0755);
-  else { int fd = open(to, O_CREAT | O_WRONLY | O_CLOEXEC, 0644); if (fd < 0) fail("create", to); close(fd); }
-  if (mount(from, to, NULL, MS_BIND | MS_REC, NULL)) fail("bind", from);
-  /* locked flags of the original mount must be kept, or the kernel refuses in a user namespace */
-  unsigned long keep[] = {MS_NOSUID | MS_NODEV, MS_NOSUID | MS_NODEV | MS_NOEXEC, MS_NOSUID};
-  for (unsigned i = 0; i < 3; i++)
-    if (!mount(NULL, to, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | keep[i], NULL)) return;
-  fail("make read-only", to);
-}
-
-static void bind_device(const char *name) {
-  char from[64], to[64];
-  snprintf(from, sizeof from, "/dev/%s", name);
-  snprintf(to, sizeof to, "dev/%s", name);
-  int fd = open(to, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
-  if (fd >= 0) close(fd);
-  if (mount(from, to, NULL, MS_BIND, NULL)) fail("bind", from);
-}
-
-/* mounts: triples (op, a, b): dir PATH - | ro FROM TO | link TARGET PATH | file PATH CONTENT | dev NAME - */
-static void apply(char **m) {
-  for (; m[0]; m += 3) {
-    char *target = strcmp(m[0], "ro") == 0 || strcmp(m[0], "link") == 0 ? m[2] : m[1];
-    if (strcmp(m[0], "dev")) make_parents(target);
-    if (!strcmp(m[0], "dir")) { if (mkdir(target, 0755) && errno != EEXIST) fail("mkdir", target); }
-    else if (!strcmp(m[0], "ro")) bind_read_only(m[1], target);
-    else if (!strcmp(m[0], "link")) { if (symlink(m[1], target)) fail("link", target); }
-    else if (!strcmp(m[0], "dev")) bind_device(m[1]);
-    else if (!strcmp(m[0], "file")) {
-      int fd = open(target, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0644);
-      if (fd < 0 || write(fd, m[2], strlen(m[2])) < 0) fail("write", target);
-      close(fd);
-    } else { errno = EINVAL; fail("understand", m[0]); }
-  }
-}
-
-void jail_build_root(const struct plan *plan) {
-  umask(022);
-  /* SysV and POSIX queues are closed by the filter; this keeps the host's own out of sight as well. A namespace for each
-     sandbox would cost one more superblock, and those make every later memory cgroup dearer (docs/log.md). */
-  if (unshare(CLONE_NEWNS | CLONE_NEWIPC)) fail("unshare", "mount and ipc namespaces");
-  if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)) fail("make private", "/");
-  if (mount("tmpfs", ROOT_AT, "tmpfs", MS_NOSUID | MS_NODEV, "size=16m,mode=755")) fail("mount", "tmpfs for the root");
-  if (chdir(ROOT_AT)) fail("enter", ROOT_AT);
-  static const char *const dirs[] = {"dev", "dev/shm", "proc", "work", "tmp", "run", "mnt", "etc", "root"};
-  for (unsigned i = 0; i < sizeof dirs / sizeof *dirs; i++) if (mkdir(dirs[i], 0755)) fail("mkdir", dirs[i]);
-  apply(plan->mounts);
-  if (plan->rootless && mount("/proc", "proc", NULL, MS_BIND | MS_REC, NULL)) fail("bind", "/proc");
-  if (syscall(SYS_pivot_root, ".", ".")) fail("pivot_root", NULL);
-  if (umount2(".", MNT_DETACH)) fail("detach", "the old root");
-  if (chdir("/")) fail("enter", "/");
-  /* what is made here inherits an empty bounding set: no exec can ever gain a capability */
-  for (int c = 0; c <= 63; c++) if (prctl(PR_CAPBSET_DROP, c, 0, 0, 0) && errno != EINVAL) fail("drop", "the bounding set");
-  unsigned long flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV;
-  if (mount(NULL, "/", NULL, flags, NULL)) fail("make read-only", "/");
-}
-
 /* ---- inside the new process ---- */
 static int sock_fd;
 static _Noreturn void broken(const char *where) { agent_broken(sock_fd, where, errno); _exit(71); }
 
-static void writable_tree(const struct open_request *want, uint32_t uid) {
-  char options[96];
-  snprintf(options, sizeof options, "size=%llu,nr_inodes=%llu,mode=755",
-           (unsigned long long)want->disk_bytes, (unsigned long long)want->inodes);
+static void writable_tree(const char *options, uint32_t uid) {
   if (mount("tmpfs", "/mnt", "tmpfs", MS_NOSUID | MS_NODEV, options)) broken("mount the work tree");
   static const struct { const char *from, *to; mode_t mode; } parts[] = {
     {"/mnt/work", "/work", 0755}, {"/mnt/tmp", "/tmp", 01777}, {"/mnt/shm", "/dev/shm", 01777}};
@@ -105,7 +31,7 @@ static void writable_tree(const struct open_request *want, uint32_t uid) {
     if (mount(parts[i].from, parts[i].to, NULL, MS_BIND, NULL)) broken("bind the work tree");
   }
   /* covered, not unmounted: an unmount waits for an RCU grace period, which a busy host hands out in tens of milliseconds */
-  if (mount("/root", "/mnt", NULL, MS_BIND, NULL)) broken("cover the work tree's other name");
+  if (mount("/run", "/mnt", NULL, MS_BIND, NULL)) broken("cover the work tree's other name");
 }
 
 /* Every file of /proc that could do harm belongs to the host's root, and no program here is root or has its rights: masks
@@ -158,22 +84,40 @@ static void identity(const struct plan *plan, uint32_t agent_uid) {
 void jail_enter(const struct plan *plan, const struct open_request *want, uint32_t slot, const int *cgroup_fds, int cpu_fd, int net_fd, int sock) {
   sock_fd = sock;
   uint32_t agent_uid = plan->uid_base + 2 * slot, program_uid = agent_uid + 1;
-  if (plan->rootless) agent_uid = program_uid = 1000;
+  if (plan->rootless) agent_uid = program_uid = plan->writable ? 0 : 1000;
   if (setsid() < 0) broken("start a session");
   for (int i = 0; i < plan->ncgroups; i++) if (write(cgroup_fds[i], "0", 1) != 1) broken("join a cgroup");
   if (unshare(CLONE_NEWCGROUP)) broken("hide the cgroups");
-  writable_tree(want, program_uid);
-  proc_tree();
+  char options[96];
+  snprintf(options, sizeof options, "size=%llu,nr_inodes=%llu,mode=755",
+           (unsigned long long)want->disk_bytes, (unsigned long long)want->inodes);
+  int users = -1;
+  if (plan->writable) {
+    const char *failed = root_make_writable(plan, options, agent_uid, program_uid, &users);
+    if (failed) broken(failed);
+  } else {
+    writable_tree(options, program_uid);
+    proc_tree();
+  }
   if (sethostname("sandbox", 7)) broken("set the host name");
   if (net_fd >= 0) { if (setns(net_fd, CLONE_NEWNET)) broken("enter the network namespace"); }
   else if (want->network == NET_LOOPBACK && loopback_raise()) broken("bring up loopback");
+  if (users >= 0) { /* from here on there are two users in the world, and the program's is called 0 */
+    if (setgroups(0, NULL) || setns(users, CLONE_NEWUSER)) broken("enter the user namespace");
+    drop_bounding_set();
+    agent_uid = AGENT_INSIDE; program_uid = 0;
+  }
+  if (plan->rootless) drop_bounding_set(); /* a new user namespace has brought a full one */
   int null = open("/dev/null", O_RDWR);
   if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0) broken("open /dev/null");
   if (cpu_fd >= 0 && cpu_fd < 5 && (cpu_fd = fcntl(cpu_fd, F_DUPFD_CLOEXEC, 5)) < 0) broken("move the CPU account");
   if (sock != 3 && dup2(sock, 3) < 0) broken("place the socket");
   sock_fd = 3;
   if (cpu_fd >= 0 && cpu_fd != 4 && dup2(cpu_fd, 4) < 0) broken("place the CPU account");
-  if (fcntl(3, F_SETFD, FD_CLOEXEC) || syscall(SYS_close_range, cpu_fd >= 0 ? 5 : 4, ~0u, 0)) broken("close descriptors");
+  int keep = cpu_fd >= 0 ? 5 : 4;
+  for (int i = 0; i < nuppers; i++) if ((uppers[i].fd = fcntl(uppers[i].fd, F_DUPFD_CLOEXEC, 64)) < 0) broken("move the upper directories");
+  for (int i = 0; i < nuppers; i++, keep++) if ((uppers[i].fd = dup3(uppers[i].fd, keep, O_CLOEXEC)) < 0) broken("place the upper directories");
+  if (fcntl(3, F_SETFD, FD_CLOEXEC) || syscall(SYS_close_range, keep, ~0u, 0)) broken("close descriptors");
   if (cpu_fd >= 0) fcntl(4, F_SETFD, FD_CLOEXEC);
   limits(plan, want);
   identity(plan, agent_uid);

@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
   pid_t spawner = fork();
   if (spawner < 0) { perror("quintain-sandbox: fork"); return 70; }
   if (spawner == 0) {
-    if (!plan.zygote) spawner_main(&plan);
+    if (!plan.zygote) { spawner_enter(&plan); spawner_main(&plan); }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     execv(plan.zygote[0], plan.zygote);
     fprintf(stderr, "quintain-sandbox: exec %s: %s\n", plan.zygote[0], strerror(errno));

@@ -32,6 +32,7 @@ int plan_read(struct plan *plan, int argc, char **argv) {
   plan->mounts = calloc(3 * (size_t)n + 1, sizeof *plan->mounts);
   if (!plan->mounts) return refuse("out of memory");
   memcpy(plan->mounts, argv + i + 2, 3 * (size_t)n * sizeof *plan->mounts);
+  for (char **m = plan->mounts; *m; m += 3) plan->writable |= !strcmp(m[0], "rw");
   i += 2 + 3 * n;
   if (i < argc && !strcmp(argv[i], "zygote") && i + 1 < argc) plan->zygote = argv + i + 1;
   return 0;

@@ -32,7 +32,7 @@ enum {
   A_READY = 32, A_BROKEN = 33, A_OUT = 34, A_ERR = 35, A_EXIT = 36, A_REPLY = 37, A_DATA = 38, A_OUT_TAIL = 39, A_ERR_TAIL = 40, A_PONG = 41
 };
 struct frame { uint32_t op, id; };
-enum { RUN_CHANNEL = 1, RUN_STREAM = 2, RUN_WARM = 4 };
+enum { RUN_CHANNEL = 1, RUN_STREAM = 2, RUN_WARM = 4, RUN_SAVE = 256, RUN_RESTORE = 512 };
 struct run_request { uint64_t wall_ms, cpu_ms, output_bytes, file_bytes; uint32_t flags, argc, envc, pad; };
 enum { EXIT_TIMED_OUT = 1, EXIT_KILLED = 2, EXIT_NOT_STARTED = 4, EXIT_LEFTOVER = 8, EXIT_CPU = 16 };
 struct run_exit {
@@ -49,6 +49,7 @@ struct cgroup { int dir; char kind; /* m p c a = v1 memory pids cpu cpuacct; u =
 struct plan {
   int control;              /* socket to the house */
   int rootless;
+  int writable;             /* each sandbox has a root of its own to write to, and is root there */
   uint32_t uid_base;        /* first of two uids per sandbox (agent, program); ignored when rootless */
   uint32_t uid_count;
   int ncgroups;
@@ -62,8 +63,9 @@ struct cell {               /* one sandbox, as the spawner sees it */
   uint32_t id; pid_t pid; int closing;
 };
 
-/* jail.c */
+/* root.c, jail.c */
 void jail_build_root(const struct plan *plan);
+void jail_seal_root(void);
 void jail_enter(const struct plan *plan, const struct open_request *want, uint32_t slot, const int *cgroup_fds, int cpu_fd, int net_fd, int sock);
 /* filter.c */
 int filter_load(void);
@@ -89,6 +91,7 @@ extern warm_entry agent_warm;
 /* plan.c */
 int plan_read(struct plan *plan, int argc, char **argv);
 /* spawner.c */
+void spawner_enter(struct plan *plan);
 _Noreturn void spawner_main(struct plan *plan);
 
 uint64_t now_ns(void);

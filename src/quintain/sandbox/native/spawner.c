@@ -95,7 +95,8 @@ static void open_one(const struct open_request *want, uint32_t id) {
     }
     if (pid < 0) { error = errno; snprintf(where, sizeof where, "clone3"); }
     if (pid > 0 && plan->rootless) {
-      if (write_map(pid, "uid_map", "1000 0 1") || write_map(pid, "gid_map", "1000 0 1") || write(gate[1], "g", 1) != 1) {
+      const char *map = plan->writable ? "0 0 1" : "1000 0 1";
+      if (write_map(pid, "uid_map", map) || write_map(pid, "gid_map", map) || write(gate[1], "g", 1) != 1) {
         error = errno; snprintf(where, sizeof where, "map the user"); kill(pid, SIGKILL); waitpid(pid, NULL, 0); pid = -1;
       }
     }
@@ -156,9 +157,16 @@ static void serve(void) {
   }
 }
 
-_Noreturn void spawner_main(struct plan *p) {
+/* Into the image: afterwards this process sees what its sandboxes will see, and nothing of the host. */
+void spawner_enter(struct plan *p) {
   plan = p;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  netpool_start(plan->rootless);
+  jail_build_root(plan);
+}
+
+_Noreturn void spawner_main(struct plan *p) {
+  plan = p;
   struct rlimit files;
   if (!getrlimit(RLIMIT_NOFILE, &files)) { files.rlim_cur = files.rlim_max; setrlimit(RLIMIT_NOFILE, &files); }
   ncells = plan->uid_count / 2;
@@ -168,8 +176,7 @@ _Noreturn void spawner_main(struct plan *p) {
   sigprocmask(SIG_BLOCK, &set, NULL);
   int children = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
   if (!cells || children < 0) { refuse(0, errno, "start the spawner"); _exit(70); }
-  netpool_start(plan->rootless);
-  jail_build_root(plan);
+  jail_seal_root();
   uint32_t hello[2] = {OP_HELLO, ncells};
   tell(hello, sizeof hello, -1);
   for (;;) {

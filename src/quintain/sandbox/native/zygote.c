@@ -3,10 +3,19 @@
 #include "sandbox.h"
 
 #ifdef QUINTAIN_LIBRARY
-__attribute__((visibility("default"))) int quintain_zygote(int argc, char **argv, warm_entry entry);
-int quintain_zygote(int argc, char **argv, warm_entry entry) {
-  static struct plan plan;
+#define FACE __attribute__((visibility("default")))
+FACE int quintain_enter(int argc, char **argv);
+FACE void quintain_serve(warm_entry entry);
+static struct plan plan;
+
+/* Enter the image; what is imported afterwards comes from there, under the names that programs will see. */
+int quintain_enter(int argc, char **argv) {
   if (plan_read(&plan, argc, argv)) return 64;
+  spawner_enter(&plan);
+  return 0;
+}
+
+void quintain_serve(warm_entry entry) {
   agent_warm = entry;
   spawner_main(&plan);
 }
