@@ -77,6 +77,11 @@ def survey(proc: Path = Path("/proc")) -> Survey:
                 continue  # the empty tree of a hybrid host
             absent = [c for c in V2_NEEDED if c not in found]
             if absent:
+                missing.update(dict.fromkeys(absent, f"{group} does not offer it: delegate the controller"))
+            elif os.access(group, os.W_OK):
+                usable.append(Hierarchy("u", found, group))
+                seen.update(V2_NEEDED, {"cpuacct"})
+            else:
                 why = f"{group} is not writable: run under `systemd-run --user --scope -p Delegate=yes`, or as root"
                 missing.update(dict.fromkeys(V2_NEEDED, why))
     for controller in V1_KINDS:

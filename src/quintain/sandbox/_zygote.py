@@ -59,9 +59,9 @@ def begin(argc: int, argv: Any, envc: int, envp: Any) -> int:
         for name, stream in ("in", stdin), ("out", _writer(1, "strict")), ("err", _writer(2, "backslashreplace")):
             setattr(sys, f"std{name}", stream)
             setattr(sys, f"__std{name}__", stream)
-        numpy = sys.modules.get("numpy")
-        if numpy is not None:
-            numpy.random.seed()
+        random = sys.modules.get("numpy.random")  # its legacy global state; generators made later seed themselves
+        if random is not None:
+            random.seed()
         return _finish(_run(words))
     except BaseException as error:
         os.write(2, f"the warm interpreter failed: {type(error).__name__}: {error}\n".encode())
