@@ -99,3 +99,34 @@ def openings(run: Path) -> Counter[str]:
     """How often each episode of a run was opened."""
     with Run.open(run) as opened:
         return Counter(event.episode for event in opened.journal.read() if isinstance(event, Opened))
+
+
+def descendants(pid: int) -> set[tuple[int, str]]:
+    """The processes that a process has started, and theirs: (pid, start time), so that a pid used again is no match."""
+    parents: dict[int, list[tuple[int, str]]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            after_name = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended meanwhile
+        parents.setdefault(int(after_name[1]), []).append((int(folder.name), after_name[19]))
+    found: set[tuple[int, str]] = set()
+    waiting = [pid]
+    while waiting:
+        for child in parents.get(waiting.pop(), ()):
+            found.add(child)
+            waiting.append(child[0])
+    return found
+
+
+def alive(processes: set[tuple[int, str]]) -> set[int]:
+    """Those that still run."""
+    left = set()
+    for pid, started in processes:
+        try:
+            after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if after_name[19] == started and after_name[0] != "Z":
+            left.add(pid)
+    return left

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
 from quintain.tasks import new_task
 
-from .house import closings, last_json, needs_sandbox, openings, quintain, small_set, start_slow_run, wait_until_closed
+from .house import (
+    alive,
+    closings,
+    descendants,
+    last_json,
+    needs_sandbox,
+    openings,
+    quintain,
+    small_set,
+    start_slow_run,
+    wait_until_closed,
+)
 
 pytestmark = needs_sandbox
 
@@ -34,6 +46,21 @@ def test_a_run_killed_in_the_middle_is_finished_with_no_episode_lost_or_doubled(
     assert openings(tmp_path / "r") == dict.fromkeys(ALL, 1)
 
 
+def test_a_killed_run_leaves_no_process_of_its_sandboxes(tmp_path: Path) -> None:
+    process = start_slow_run(tmp_path, tasks=TASKS, size=SIZE, run="r")
+    wait_until_closed(process, tmp_path / "r", episodes=1)
+    started = descendants(process.pid)
+    assert started
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=30)
+    cleaned = quintain("doctor", "--clean", "--json", cwd=tmp_path)
+    assert cleaned.returncode == 0, cleaned.stderr
+    until = time.monotonic() + 5
+    while alive(started) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert alive(started) == set()
+
+
 def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
     small_set(tmp_path, 2)
     first = last_json(quintain("run", "set", "--policy", "oracle", "--out", "r", "--json", cwd=tmp_path))
@@ -47,7 +74,7 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
 def test_an_interrupted_run_ends_cleanly_and_says_how_to_go_on(sent: signal.Signals, tmp_path: Path) -> None:
     process = start_slow_run(tmp_path, tasks=TASKS, size=SIZE, run="r")
     wait_until_closed(process, tmp_path / "r", episodes=2)
-    process.send_signal(sent)
+    os.killpg(process.pid, sent)  # as a terminal does: to everything that the run has started, too
     stdout, stderr = process.communicate(timeout=30)
     assert process.returncode == 130, stderr
     assert "quintain run --resume r" in stderr
@@ -59,6 +86,7 @@ def test_an_interrupted_run_ends_cleanly_and_says_how_to_go_on(sent: signal.Sign
     done = quintain("run", "--resume", "r", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert closings(tmp_path / "r") == dict.fromkeys(ALL, 1)
+    assert openings(tmp_path / "r") == dict.fromkeys(ALL, 1)
 
 
 def test_two_processes_never_write_one_run(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from quintain.cli.output import console, one_line, plain, say_json
 from quintain.cli.story import Step, steps
 from quintain.cli.tally import Counts, Tally
 from quintain.store import Run, Standing, find_run, list_runs, standing
-from quintain.types import Episode, Event, HouseError, fold
+from quintain.types import Episode, Event, HouseError, Opened, fold
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -117,16 +117,20 @@ def _matches(run: Run, wanted: str) -> tuple[str, ...]:
     known = run.journal.episodes()
     if wanted in known:
         return (wanted,)
-    of_task = tuple(id for id in known if fold(run.journal.read(id)).task == wanted)
+    of_task = tuple(id for id in known if _task(run, id) == wanted)
     return of_task or tuple(id for id in known if id.startswith(wanted))
+
+
+def _task(run: Run, episode: str) -> str | None:
+    first = next(iter(run.journal.read(episode)), None)
+    return first.task if isinstance(first, Opened) else None
 
 
 def _episode_id(run: Run, wanted: str) -> str:
     found = _matches(run, wanted)
     if not found:
         raise Usage(f"run {run.name} has no episode {wanted!r}; `quintain show {run.path}` lists them")
-    task = fold(run.journal.read(found[0])).task
-    if len(found) > 1 and task != wanted:
+    if len(found) > 1 and _task(run, found[0]) != wanted:
         raise Usage(f"{wanted!r} means several episodes of run {run.name}: {', '.join(found[:5])} …")
     return found[0]
 
