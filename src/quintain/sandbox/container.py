@@ -3,8 +3,8 @@
 Covers: what the engine's containers cover (own namespaces, read-only root, no capabilities for programs,
 no_new_privs), no network but loopback, private /work, /tmp and /dev/shm bounded in bytes, memory and processes where
 the engine may bound them, our system-call filter, whole-tree kill.
-Does not cover: flaws of the shared kernel and of the engine, timing side channels, CPU time of a whole sandbox, a user
-of its own for each sandbox (all map to the engine's), speed: a start takes some hundred milliseconds.
+Does not cover: flaws of the shared kernel and of the engine, timing side channels, inodes, CPU time of a whole sandbox,
+a user of its own for each sandbox (all map to the engine's), speed: a start takes some hundred milliseconds.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import tarfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 
 from quintain.sandbox import _layout
 from quintain.sandbox._engine import PROGRAM
@@ -29,12 +30,12 @@ ENGINES = ("podman", "docker")
 AGENT, USER = 900, 1000  # inside
 AGENT_MAY = ("SETUID", "SETGID", "KILL")
 EMPTY_IMAGE = "localhost/quintain-host:1"  # links only; the host's own /usr is bound over it
+HYBRID = "/sys/fs/cgroup/unified"
 DOOR = "/run/quintain"  # the folder with the house's socket, inside
 REMEDY = {
     "engine": "expected podman or docker: apt-get install podman",
     "program": "reinstall with a C compiler present (apt-get install gcc libc6-dev)",
-    "run": "the engine starts no container here; on a host with both cgroup v1 and v2, crun wants the v2 tree out of "
-           "the way: unshare -m sh -c 'umount /sys/fs/cgroup/unified; exec quintain ...'",
+    "run": "the engine starts no container here: see what it says, and whether its `run` works by hand",
 }
 
 
@@ -73,11 +74,12 @@ class ContainerBackend:
             if said is not None:
                 missing[self._program] = f"{REMEDY['run']}; {self._program}: {said}"
         return Capabilities(
-            name=self.name, available=not missing, isolation=Isolation.NAMESPACE, memory="hard", processes="hard",
+            name=self.name, available=not missing, isolation=Isolation.NAMESPACE, memory="soft", processes="hard",
             cpu="soft", disk="hard", networks=(Network.NONE,), unique_uid=False, channel=True,
             covers=("the engine's containers", "read-only system", "bounded private work tree",
                     "no capabilities, no_new_privs, seccomp filter", "whole-tree kill", "loopback only"),
-            does_not_cover=("flaws of the shared kernel and of the engine", "timing side channels",
+            does_not_cover=("flaws of the shared kernel and of the engine", "timing side channels", "inodes",
+                            "telling a kill for memory from another signal (the engine keeps the groups)",
                             "CPU time of a whole sandbox (only of each process)",
                             "disk bytes together (/work, /tmp and /dev/shm are bounded one by one)",
                             "a host user of its own for each sandbox"),
@@ -99,28 +101,38 @@ class ContainerBackend:
     def _import_image(self) -> None:
         """An image of links only. Raises HouseError with the engine's own words."""
         have = subprocess.run(
-            [self._program, "image", "inspect", EMPTY_IMAGE], capture_output=True, check=False,
+            [*self._engine(), "image", "inspect", EMPTY_IMAGE], capture_output=True, check=False,
             timeout=PROBE_WITHIN_SECONDS,
         )
         if have.returncode == 0:
             return
         done = subprocess.run(
-            [self._program, "import", "-", EMPTY_IMAGE], input=_links(), capture_output=True, check=False,
+            [*self._engine(), "import", "-", EMPTY_IMAGE], input=_links(), capture_output=True, check=False,
             timeout=PROBE_WITHIN_SECONDS,
         )
         if done.returncode:
             raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, _last_words(done.stderr))
 
+    def _engine(self) -> list[str]:
+        """The engine's command. Where v1 and v2 groups are mixed, podman's runtimes start nothing while they see the
+        v2 tree, so they get a mount namespace without it."""
+        if Path(self._program).name != "podman":
+            return [self._program]
+        words = [self._program, "--cgroup-manager=cgroupfs"]
+        mixed = os.geteuid() == 0 and os.path.ismount(HYBRID)
+        return ["unshare", "--mount", "sh", "-c", f'umount {HYBRID} && exec "$@"', "sh", *words] if mixed else words
+
     def _words(self, limits: Limits, more: Sequence[str]) -> list[str]:
         words = [
-            self._program, "run", "--rm", "--network=none", "--read-only", "--cap-drop=ALL", "--hostname=sandbox",
+            *self._engine(), "run", "--rm", "--network=none", "--read-only", "--cap-drop=ALL", "--hostname=sandbox",
             *(f"--cap-add={name}" for name in AGENT_MAY), "--security-opt=no-new-privileges", "--user=0:0",
             "--workdir=/work", f"--memory={limits.memory_bytes}", f"--memory-swap={limits.memory_bytes}",
             f"--pids-limit={limits.processes + 1}", "--ulimit=core=0:0", "--ulimit=nofile=1024:1024",
+            f"--ulimit=nproc={limits.processes + 1}:{limits.processes + 1}",
             f"--shm-size={limits.disk_bytes}", "--log-driver=none", *self._options,
         ]
         for path in ("/work", "/tmp"):
-            words.append(f"--tmpfs={path}:rw,exec,mode=1777,size={limits.disk_bytes},nr_inodes={limits.inodes}")
+            words.append(f"--tmpfs={path}:rw,exec,mode=1777,size={limits.disk_bytes}")
         return [*words, *more]
 
     def open(
@@ -164,7 +176,7 @@ class ContainerBackend:
         ))
         return Plan(
             argv=tuple(words), listen=folder / "door" / "socket", folder=folder,
-            farewell=(self._program, "rm", "--force", known),
+            farewell=(*self._engine(), "rm", "--force", known),
         )
 
 
