@@ -1,0 +1,1 @@
+"""What Quintain promises, as sentences that run."""
