@@ -1,7 +1,7 @@
 """Does the two-thousandth sandbox cost what the first did, and is the host as it was before?
 
 Opens a sandbox, runs `true`, takes it down, again and again; compares the CPU of the last hundred with the first
-hundred, and processes, mounts, control groups, namespaces, descriptors, temporary files and memory with the state before.
+hundred; and processes, mounts, groups, namespaces, descriptors, temporary files and memory with what was before.
 
     .venv/bin/python bench/sandbox_churn.py [--cycles 2000] [--quick]
 """
