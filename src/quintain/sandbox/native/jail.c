@@ -36,9 +36,16 @@ static void writable_tree(const char *options, uint32_t uid) {
 
 /* Every file of /proc that could do harm belongs to the host's root, and no program here is root or has its rights: masks
    would add six mounts to each sandbox and close nothing. hidepid hides the agent. */
-static void proc_tree(void) {
+static void proc_tree(const struct plan *plan) {
   if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2") &&
       mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)) broken("mount /proc");
+  if (plan->rootless && root_shield_proc("/proc")) broken("make /proc/sys read-only");
+}
+
+/* Terminals of its own, where they were asked for: one more mount. */
+static void terminals(const struct open_request *want) {
+  if (want->flags & OPEN_TERMINALS && mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0600"))
+    broken("mount /dev/pts");
 }
 
 static void limit(int what, rlim_t soft, rlim_t hard) {
@@ -97,8 +104,9 @@ void jail_enter(const struct plan *plan, const struct open_request *want, uint32
     if (failed) broken(failed);
   } else {
     writable_tree(options, program_uid);
-    proc_tree();
+    proc_tree(plan);
   }
+  terminals(want);
   if (sethostname("sandbox", 7)) broken("set the host name");
   if (net_fd >= 0) { if (setns(net_fd, CLONE_NEWNET)) broken("enter the network namespace"); }
   else if (want->network == NET_LOOPBACK && loopback_raise()) broken("bring up loopback");

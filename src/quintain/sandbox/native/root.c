@@ -61,9 +61,10 @@ static void write_file(const char *path, const char *text) {
 /* The words, in triples: dir PATH - | file PATH CONTENT | link TARGET PATH | ro FROM TO | dev NAME - |
    layer PATH - (numbered l0, l1, ...) | over TO LOWERS ("top:l1:l0", highest first; "." is the root) | rw - - */
 static void lay_out(char **m) {
-  static const char *const dirs[] = {"dev", "dev/shm", "proc", "work", "tmp", "run", "mnt", "etc", "root"};
+  static const char *const dirs[] = {"dev", "dev/shm", "dev/pts", "proc", "work", "tmp", "run", "mnt", "etc", "root"};
   for (unsigned i = 0; i < sizeof dirs / sizeof *dirs; i++) if (mkdir(dirs[i], 0755)) fail("mkdir", dirs[i]);
   if (chmod("tmp", 01777)) fail("open to all", "tmp");
+  if (symlink("pts/ptmx", "dev/ptmx")) fail("link", "dev/ptmx"); /* leads nowhere in a sandbox without a devpts */
   for (; m[0]; m += 3) {
     char *target = !strcmp(m[0], "ro") || !strcmp(m[0], "link") ? m[2] : m[1];
     if (!strcmp(m[0], "dev")) {
@@ -106,6 +107,8 @@ static void bring_in(char **m, int layered) {
       if (layered) make_place(source, at);
       if (!device) bind_read_only(source, place);
       else if (mount(from, place, NULL, MS_BIND, NULL)) fail("bind", from);
+      /* read-only guards the node (its mode, its owner), not what is written through it */
+      else if (mount(NULL, place, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NOEXEC, NULL)) fail("make read-only", from);
       nbinds++;
     }
   }
@@ -236,6 +239,19 @@ static int own(const char *at, int users) {
   return bad;
 }
 
+/* Whoever starts us rootless while being the host's root is still, to the kernel, the owner of every setting of the host. */
+int root_shield_proc(const char *proc) {
+  static const char *const parts[] = {"sys", "sysrq-trigger", "irq", "bus", "fs"};
+  char at[64];
+  for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
+    snprintf(at, sizeof at, "%s/%s", proc, parts[i]);
+    if (access(at, F_OK)) continue;
+    if (mount(at, at, NULL, MS_BIND | MS_REC, NULL) ||
+        mount(NULL, at, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)) return -1;
+  }
+  return 0;
+}
+
 const char *root_make_writable(const struct plan *plan, const char *options, uint32_t agent, uint32_t program, int *users) {
   char at[64], to[64];
   *users = -1;
@@ -243,6 +259,7 @@ const char *root_make_writable(const struct plan *plan, const char *options, uin
   if (mount("tmpfs", "box", "tmpfs", MS_NOSUID | MS_NODEV, options)) return "mount the writable files";
   if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2") &&
       mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)) return "mount /proc";
+  if (plan->rootless && root_shield_proc("proc")) return "make /proc/sys read-only";
   if (!plan->rootless) {
     if ((*users = make_users(agent, program)) < 0) return "make the users of a writable root";
     if (own("top", *users)) return "id-map tmpfs (kernel 6.3)";
