@@ -32,6 +32,7 @@ from quintain.tasks import Item, Suite, Taskset, open_taskset
 from quintain.types import Limits, Program, TaskError, Verdict
 
 WORKERS = 3
+Row = dict[str, Any]
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 REFERENCE = Limits(wall_seconds=60.0, cpu_seconds=60.0)  # two reference answers take 5 s on an idle machine
 SAMPLE = Limits(wall_seconds=5.0, cpu_seconds=2.0)
@@ -71,24 +72,37 @@ def of_item(name: str, item: Item, *, nulls: bool = True) -> Iterator[Work]:
                    limits=REFERENCE if right else SAMPLE, right=right)
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
+def read_rows(path: Path) -> list[Row]:
     with gzip.open(path, "rt") as file:
         return [json.loads(line) for line in file]
+
+
+def matched(checks: list[Row], sampled: list[Row]) -> Iterator[tuple[Row, Row]]:
+    """Each task with its samples. Their prompts lack the examples: the function's name and the longest beginning that
+    both share tell which belongs to which."""
+    for check in checks:
+        named = [s for s in sampled if f"def {check['entry_point']}(" in s["prompt"]]
+        if named:
+            yield check, max(named, key=lambda s: shared_length(s["prompt"], check["prompt"]))
+
+
+def shared_length(one: str, other: str) -> int:
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def of_samples(data: Path, humaneval: Taskset, count: int, seed: int) -> Iterator[Work]:
     """`count` of the samples, chosen by `seed`, each with the script that judges it in plain execution."""
     path = data / "codet_samples" / "HumanEval_codegen16B_temp0.8_100x164_solutions.jsonl.gz"
-    rows = {r["prompt"]: r["samples"] for r in read_rows(path)}
-    checks = {r["task_id"]: r for r in read_rows(data / "humaneval" / "HumanEval.jsonl.gz")}
     items = {item.task.id: item for item in humaneval}
-    pairs = [(r, n) for r in checks.values() if r["task_id"] in items for n in range(len(rows.get(r["prompt"], ())))]
-    for row, number in random.Random(seed).sample(pairs, min(count, len(pairs))):
-        text = row["prompt"] + rows[row["prompt"]][number]
+    rows = [(check, sampled) for check, sampled in matched(
+        read_rows(data / "humaneval" / "HumanEval.jsonl.gz"), read_rows(path)) if check["task_id"] in items]
+    pairs = [(check, sampled, n) for check, sampled in rows for n in range(len(sampled["samples"]))]
+    for check, sampled, number in random.Random(seed).sample(pairs, min(count, len(pairs))):
+        text = sampled["prompt"] + sampled["samples"][number]
         yield Work(
-            set="codet", name=f"{row['task_id']}#{number}", suite=items[row["task_id"]].exam.hidden,
+            set="codet", name=f"{check['task_id']}#{number}", suite=items[check["task_id"]].exam.hidden,
             files={"solution.py": text.encode()}, limits=SAMPLE, right=None,
-            plain=f"{text}\n{row['test']}\ncheck({row['entry_point']})\n",
+            plain=f"{text}\n{check['test']}\ncheck({check['entry_point']})\n",
         )
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.grade.ground import LIMITS, Case, grade_all, needs_native, tree
 
 from quintain.grade import headline, reward_of
 from quintain.tasks import PythonSuite
 from quintain.types import HouseError, Owner, Program, Verdict
+from tests.grade.ground import LIMITS, Case, grade_all, needs_native, tree
 
 HERE = Path(__file__).parent
 

@@ -13,8 +13,9 @@ import asyncio
 import hashlib
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 
 import msgspec
 
@@ -34,14 +35,19 @@ _VERIFIER_MEMORY_BYTES = 512 * MEBIBYTE
 
 class Oracle:
     """Grades programs against suites. `python` is the interpreter to start inside the sandboxes, found on their PATH;
-    `confirm` runs every solved verdict a second time.
+    `confirm` runs every solved verdict a second time. `site` are folders of installed packages that both sides may
+    import from, where the backend makes them readable inside (`Warm.site`); the image's own packages are found anyway.
+    Test files that import pytest are run under pytest, which must be in one of these.
 
     Where the backend keeps a warm interpreter (`NativeBackend(warm=Warm(preload=oracle_modules()))`), the first run of
     a suite is a fork of it; the confirmation always starts afresh, with a hash seed of its own.
     """
 
-    def __init__(self, backend: Backend, *, python: str = "python3", confirm: bool = True) -> None:
+    def __init__(
+        self, backend: Backend, *, python: str = "python3", confirm: bool = True, site: Sequence[Path] = ()
+    ) -> None:
         self._backend = backend
+        self._site = ":".join(map(str, site))
         self._python = python
         self._confirm = confirm
         self._warm: bool | None = None  # not asked yet
@@ -77,7 +83,8 @@ class Oracle:
                 await candidate.files.make_dir(folder)
             warm = not shuffled and self._has_warm()
             argv = ["-c", bundle.BOOT] if warm else [self._python, *bundle.FLAGS, "-c", bundle.BOOT]
-            talk = _Talk(verifier, candidate, folder=folder, argv=argv, warm=warm, seed=seed)
+            talk = _Talk(verifier, candidate, folder=folder, argv=argv, warm=warm,
+                         env={"PYTHONHASHSEED": str(seed % 2**32), "PYTHONPATH": self._site})
             ends = await talk.run(_verifier_input(suite, limits, seed if shuffled else None))
         run = Run(files=dict(files), report=ends[0].stdout, verifier=ends[0], candidate=ends[1])
         expected = list(suite.required) or [
@@ -127,14 +134,14 @@ class _Talk:
     """One conversation between a verifier and a candidate, from the start of both processes to the end of both."""
 
     def __init__(
-        self, verifier: Sandbox, candidate: Sandbox, *, folder: str, argv: list[str], warm: bool, seed: int
+        self, verifier: Sandbox, candidate: Sandbox, *, folder: str, argv: list[str], warm: bool, env: dict[str, str]
     ) -> None:
         self._verifier = verifier
         self._candidate = candidate
         self._cwd = f"/work/{folder}"
         self._argv = argv
         self._warm = warm
-        self._env = {"PYTHONHASHSEED": str(seed % 2**32)}
+        self._env = env
         self._ours, self._theirs = socket.socketpair()
 
     async def run(self, verifier_input: bytes) -> tuple[Outcome, Outcome | None]:

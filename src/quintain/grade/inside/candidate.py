@@ -59,10 +59,10 @@ class Candidate(Peer):
         except (AttributeError, ValueError):  # replaced or closed by the candidate
             return ""
 
-    def take_named(self, tag: str, raw: list[Any]) -> Any:
+    def take(self, tag: str, raw: list[Any]) -> Any:
         if tag == "fn":
             return getattr(__import__(raw[1]), raw[2])
-        return super().take_named(tag, raw)
+        return super().take(tag, raw)
 
     def load(self, name: str) -> Any:
         """The submitted module of that name, wherever else there may be one of the same name."""

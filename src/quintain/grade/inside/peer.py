@@ -1,9 +1,9 @@
 """One side of the conversation: asks the other for calls and attributes, and serves its questions meanwhile.
 
 Messages: ["q", number, what, parts, capture, news] and ["r", number, well, value, changed, printed, news]. `news` are
-descriptions of classes met for the first time, `changed` the arguments that the call changed in place, `printed` what
-it wrote to stdout when `capture` was set. Both sides are one conversation: a question is answered before the next is
-asked, but answering may ask questions itself (callbacks).
+descriptions of classes met for the first time, `changed` all arguments again if the call changed one in place,
+`printed` what it wrote to stdout when `capture` was set. Both sides are one conversation: a question is answered before
+the next is asked, but answering may ask questions itself (callbacks).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from quintain.grade.inside.standin import (
     own_ref,
     specials_of,
 )
-from quintain.grade.inside.values import Values, assign, has_mutable
+from quintain.grade.inside.values import Values, has_mutable
 from quintain.grade.inside.wire import Gone, Pipe, WrongType
 
 MAX_STANDINS = 200_000
@@ -39,6 +39,7 @@ class Peer(Values):
     it (`may_leave`) and how a failure is described (`frames_of`)."""
 
     def __init__(self, pipe: Pipe) -> None:
+        super().__init__()
         self.pipe = pipe
         self.dead: Gone | None = None
         self.calls = 0
@@ -106,14 +107,15 @@ class Peer(Values):
             self.calls += 1
             self.asked = self.asked or what in ("call", "meth", "op")
             given = [*args, *kwargs.values()]
-            parts = [[self.encode(h) for h in head], [self.encode(g) for g in given], list(kwargs)]
+            sent: list[Any] = []
+            parts = [self.encode_all(head), self.encode_all(given, sent=sent), list(kwargs)]
             try:
-                return self._converse(what, parts, given)
+                return self._converse(what, parts, sent)
             except Gone as gone:
                 self.dead = gone
                 raise
 
-    def _converse(self, what: str, parts: list[Any], given: list[Any]) -> Any:
+    def _converse(self, what: str, parts: list[Any], sent: list[Any]) -> Any:
         self._number += 1
         number = self._number
         self.pipe.send(["q", number, what, parts, self.capturing(), self._take_news()])
@@ -126,21 +128,20 @@ class Peer(Values):
                 continue
             if len(message) != 7 or message[1] != number:
                 raise Gone("forged", "an answer to a question that was not asked")
-            return self._conclude(message, given)
+            return self._conclude(message, sent)
 
-    def _conclude(self, message: list[Any], given: list[Any]) -> Any:
+    def _conclude(self, message: list[Any], sent: list[Any]) -> Any:
         _, _, well, raw, changed, printed, news = message
         self._learn(news)
         try:
-            for index, new in changed:
-                assign(given[index], self.decode(new))
+            self.decode_all(changed, originals=sent)
             if printed:
                 self.printed(str(printed))
             error, frames = (None, None) if well else (self.decode(raw[0]), raw[1])
         except (TypeError, ValueError, LookupError):
             raise Gone("forged", "an answer that is not of the protocol") from None
         if error is None:
-            return self.decode(raw)
+            return self.decode_all([raw], originals=sent)[0]
         if not isinstance(error, BaseException):
             raise Gone("forged", "a failure that is no exception")
         error.__dict__["_quintain_frames"] = frames
@@ -162,18 +163,18 @@ class Peer(Values):
         except (TypeError, ValueError):
             raise Gone("forged", "a question that is not of the protocol") from None
         self._learn(news)
-        head = [self.decode(h) for h in head_raw]
-        given = [self.decode(r) for r in raw]
+        built: list[Any] = []
+        head, given = self.decode_all(head_raw), self.decode_all(raw, built=built)
         restore = self.begin_capture() if capture else None
         try:
-            value = self.encode(self._perform(what, head, given, names))
+            value = self.encode_all([self._perform(what, head, given, names)], known=built)[0]
             well = True
         except Gone:
             raise
         except BaseException as error:
             value, well = self._failure(error), False
         printed = self.end_capture(restore) if capture else ""
-        self._reply([number, well, value, self._changed(raw, given), printed])
+        self._reply([number, well, value, self._changed(raw, given, built), printed])
 
     def _reply(self, body: list[Any]) -> None:
         try:
@@ -217,18 +218,16 @@ class Peer(Values):
             return copy.deepcopy(target) if head[1] else copy.copy(target)
         raise Gone("forged", "a question that is not of the protocol")
 
-    def _changed(self, raw: list[Any], given: list[Any]) -> list[Any]:
-        """The arguments that hold something else now than when they came: [index, new value] each."""
-        changed = []
-        for index, before in enumerate(raw):
-            if has_mutable(before):
-                try:
-                    after = self.encode(given[index])
-                except (WrongType, RuntimeError):  # grown beyond what can cross, or changed by a thread meanwhile
-                    continue
-                if after != before:
-                    changed.append([index, after])
-        return changed
+    def _changed(self, raw: list[Any], given: list[Any], built: list[Any]) -> list[Any]:
+        """All arguments as they are now, if a container among them holds something else than when it came."""
+        if not any(has_mutable(before) for before in raw):
+            return []
+        try:
+            if self.encode_all(given) == raw:
+                return []
+            return self.encode_all(given, known=built, full=True)
+        except (WrongType, RuntimeError):  # grown beyond what can cross, or changed by a thread meanwhile
+            return []
 
     def _failure(self, error: BaseException) -> list[Any]:
         frames = self.frames_of(error)
@@ -280,7 +279,10 @@ class Peer(Values):
         except BaseException as second:
             text = f"<no text: {type(second).__name__}>"
         args = []
-        for argument in error.args if isinstance(error.args, tuple) else ():
+        given = error.args if isinstance(error.args, tuple) else ()
+        if isinstance(error, OSError) and len(given) == 2 and error.filename is not None:
+            given = (*given, error.filename)
+        for argument in given:
             try:
                 args.append(self._encode(argument, 1))
             except WrongType:
@@ -348,10 +350,7 @@ class Peer(Values):
             return getattr(target, raw[2])
         if tag == "wt":
             return WrongType(str(raw[1]))
-        return self.take_named(tag, raw)
-
-    def take_named(self, tag: str, raw: list[Any]) -> Any:
-        raise ValueError("expected a known tag")
+        return super().take(tag, raw)
 
     def _take_object(self, raw: list[Any]) -> Any:
         kind = self._standins[raw[2]]
@@ -359,7 +358,7 @@ class Peer(Values):
         if carried is None:
             made = object.__new__(kind)
         else:
-            value = self.decode(raw[3])
+            value = self._decode(raw[3], 1)
             if type(value) is not carried or carried not in CARRIED.values():
                 raise ValueError("expected the value of a derived class")
             made = carried.__new__(kind, value)
@@ -367,10 +366,10 @@ class Peer(Values):
         return self._keep(raw[1], made)
 
     def _take_exception(self, raw: list[Any]) -> Any:
-        kind = self.decode(raw[2])
+        kind = self._decode(raw[2], 1)
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             raise ValueError("expected an exception class")
-        args = [self.decode(a) for a in raw[3]]
+        args = [self._decode(a, 1) for a in raw[3]]
         made: Any
         if isinstance(kind, RemoteType):
             make: Any = BaseException.__new__

@@ -72,14 +72,14 @@ class Report:
                                  "asked": self._peer.asked,
                                  "bases": [k.__name__ for k in kind.__mro__ if k.__module__ == "builtins"]}
         frames = error.__dict__.get("_quintain_frames")
-        if frames is not None:
+        if isinstance(error, WrongType):
+            facts["wrong_type"] = True
+        elif frames is not None:
             facts["candidate"] = _clean_frames(frames)
         if isinstance(error, BaseExceptionGroup):
             facts["leaves"] = _leaves(error)[:20]
         if isinstance(error, Gone):
             facts["gone"] = error.why
-        if isinstance(error, WrongType):
-            facts["wrong_type"] = True
         if isinstance(error, ImportError) and error.name:
             facts["missing"] = str(error.name)[:200]
             facts["served"] = self._finder.serves(error.name)
@@ -152,10 +152,15 @@ def collect_plain(path: str, module: types.ModuleType) -> list[tuple[str, Callab
     for name, value in list(vars(module).items()):
         if name.startswith("test") and isinstance(value, types.FunctionType):
             tests.append((f"{path}::{name}", value))
-        elif name.startswith("Test") and type(value) is type and value.__module__ == module.__name__:
+        elif name.startswith("Test") and _is_plain_class(value, module):
             tests += [(f"{path}::{name}::{method}", _bound(value, method)) for method in dir(value)
                       if method.startswith("test") and callable(getattr(value, method))]
     return tests
+
+
+def _is_plain_class(value: Any, module: types.ModuleType) -> bool:
+    case = getattr(sys.modules.get("unittest"), "TestCase", ())
+    return type(value) is type and value.__module__ == module.__name__ and not issubclass(value, case)
 
 
 def _bound(kind: type, method: str) -> Callable[[], Any]:

@@ -2,7 +2,9 @@
 
 Plain in JSON: None, booleans, strings, integers below 2**63. Everything else is a list that begins with its tag. Only
 exact types are copied (`type(x) is int`): an instance of a subclass is another side's object and goes by reference.
-Cycles, nesting deeper than 60 and more than a million parts are refused.
+A container that occurs twice in one message is one container there too: ["&", n] is the n-th that was finished. An
+answer names the containers of its question: ["@", n] is the n-th of them, ["=", n, content] the same with what it holds
+now. Cycles, nesting deeper than 60 and more than a million parts are refused.
 """
 
 from __future__ import annotations
@@ -31,19 +33,40 @@ class _Nothing:
 
 
 class Values:
-    """Encodes and decodes; what is not a plain value goes to `give` and comes from `take`, which a peer defines."""
+    """Encodes and decodes; what is not a plain value goes to `give` and comes from `take`, which a peer extends."""
 
     def give(self, value: object) -> Any:
-        raise NotImplementedError
+        raise WrongType(f"a {type(value).__name__} cannot cross")
 
     def take(self, tag: str, raw: list[Any]) -> Any:
-        raise NotImplementedError
+        raise ValueError("expected a known tag")
+
+    def __init__(self) -> None:
+        self._nodes = 0
+        self._open: set[int] = set()
+        self._sent: dict[int, int] = {}  # containers of this message, by identity
+        self._known: dict[int, int] = {}  # containers of the question that is being answered, by identity
+        self._full = False  # whether these are written with their content
+        self._built: list[Any] = []  # containers of this message, in the order in which they were finished
+        self._originals: list[Any] = []  # containers of the question that was asked
 
     def encode(self, value: object) -> Any:
         """Raises WrongType for what cannot cross."""
-        self._nodes = 0
-        self._open: set[int] = set()
-        return self._encode(value, 0)
+        return self.encode_all([value])[0]
+
+    def encode_all(
+        self, values: list[Any], *, known: list[Any] | None = None, full: bool = False, sent: list[Any] | None = None
+    ) -> list[Any]:
+        """Several values that may share containers. `known` are the containers of the question, written with their
+        content when `full`; `sent` receives the containers of this message. Raises WrongType for what cannot cross."""
+        kept = self._nodes, self._open, self._sent, self._known, self._full, self._built
+        self._nodes, self._open, self._sent, self._full = 0, set(), {}, full
+        self._known = {id(container): n for n, container in enumerate(known or ())}
+        self._built = [] if sent is None else sent
+        try:
+            return [self._encode(value, 0) for value in values]
+        finally:
+            self._nodes, self._open, self._sent, self._known, self._full, self._built = kept
 
     def _encode(self, value: Any, depth: int) -> Any:
         kind = type(value)
@@ -56,21 +79,35 @@ class Values:
                 "s", value.encode("utf-8", "surrogatepass").hex()]
         if kind is float:
             return ["f", value.hex()]
-        self._nodes += 1
-        if depth > MAX_DEPTH or self._nodes > MAX_NODES:
-            raise WrongType(f"a value nested deeper than {MAX_DEPTH} or of more than {MAX_NODES} parts cannot cross")
+        self._count(1)
+        if depth > MAX_DEPTH:
+            raise WrongType(f"a value nested deeper than {MAX_DEPTH} cannot cross")
+        if id(value) in self._sent:
+            return ["&", self._sent[id(value)]]
+        known = self._known.get(id(value))
+        if known is not None and not self._full:
+            return ["@", known]
         if id(value) in self._open:
             raise WrongType(f"a {kind.__name__} that contains itself cannot cross")
         self._open.add(id(value))
         try:
-            return self._encode_larger(value, kind, depth + 1)
+            raw = self._encode_larger(value, kind, depth + 1)
         finally:
             self._open.discard(id(value))
+        if raw is not None and raw[0] in MUTABLE:
+            self._sent[id(value)] = len(self._sent)
+            self._built.append(value)
+        return raw if known is None else ["=", known, raw]
+
+    def _count(self, parts: int) -> None:
+        self._nodes += parts
+        if self._nodes > MAX_NODES:
+            raise WrongType(f"a value of more than {MAX_NODES} parts cannot cross")
 
     def _encode_larger(self, value: Any, kind: type, depth: int) -> Any:
         tag = _SEQUENCES.get(kind)
         if tag is not None:
-            self._nodes += len(value)
+            self._count(len(value))
             return [tag, *[self._encode(item, depth) for item in value]]
         if kind is dict:
             return self._encode_items("d", value, depth)
@@ -92,7 +129,7 @@ class Values:
         return self.give(value) if plain is None else plain
 
     def _encode_items(self, tag: str, value: Any, depth: int) -> list[Any]:
-        self._nodes += len(value)
+        self._count(len(value))
         flat: list[Any] = [tag]
         for key, item in value.items():
             flat += (self._encode(key, depth), self._encode(item, depth))
@@ -137,10 +174,22 @@ class Values:
 
     def decode(self, raw: Any) -> Any:
         """Raises Gone('forged') for what no honest peer sends."""
+        return self.decode_all([raw])[0]
+
+    def decode_all(
+        self, raws: Any, *, originals: list[Any] | None = None, built: list[Any] | None = None
+    ) -> list[Any]:
+        """Several values that may share containers. `originals` are the containers of the question that this answers:
+        they are changed in place to what the answer says of them; `built` receives the containers of this message.
+        Raises Gone('forged') for what no honest peer sends."""
+        kept = self._built, self._originals
+        self._built, self._originals = [] if built is None else built, originals or []
         try:
-            return self._decode(raw, 0)
+            return [self._decode(raw, 0) for raw in raws]
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, ImportError) as e:
             raise Gone("forged", f"a value that is not of the protocol: {type(e).__name__}") from None
+        finally:
+            self._built, self._originals = kept
 
     def _decode(self, raw: Any, depth: int) -> Any:
         if raw is None or isinstance(raw, (bool, int, str)):
@@ -148,27 +197,45 @@ class Values:
         if depth > MAX_DEPTH + 4:
             raise ValueError("too deep")
         tag = raw[0]
-        build = _BUILD.get(tag)
-        if build is not None:
-            return build([self._decode(item, depth + 1) for item in raw[1:]])
+        if tag in MUTABLE:
+            made = self._decode_container(tag, raw, depth)
+            self._built.append(made)
+            return made
+        if tag == "t" or tag == "F":
+            return _BUILD[tag]([self._decode(item, depth + 1) for item in raw[1:]])
         if tag == "f":
             return float.fromhex(raw[1])
-        if tag == "d":
-            return dict(self._decode_items(raw, 1, depth))
+        if tag == "&":
+            return self._built[raw[1]]
+        if tag == "@":
+            return self._originals[raw[1]]
+        if tag == "=":
+            made = self._decode(raw[2], depth + 1)
+            refill(self._originals[raw[1]], made)
+            self._built[-1] = self._originals[raw[1]]
+            return self._built[-1]
         if tag == "i":
             return int(raw[1], 16)
         if tag == "s":
             return bytes.fromhex(raw[1]).decode("utf-8", "surrogatepass")
         return self._decode_rarer(tag, raw, depth + 1)
 
+    def _decode_container(self, tag: str, raw: list[Any], depth: int) -> Any:
+        if tag == "l" or tag == "S":
+            return _BUILD[tag]([self._decode(item, depth + 1) for item in raw[1:]])
+        if tag == "d":
+            return dict(self._decode_items(raw, 1, depth))
+        if tag == "ba":
+            return bytearray(a2b_base64(raw[1]))
+        return self._decode_collection(tag, raw, depth + 1)
+
     def _decode_items(self, raw: list[Any], start: int, depth: int) -> list[tuple[Any, Any]]:
         return [(self._decode(raw[i], depth + 1), self._decode(raw[i + 1], depth + 1))
                 for i in range(start, len(raw), 2)]
 
     def _decode_rarer(self, tag: str, raw: list[Any], depth: int) -> Any:
-        if tag in ("b", "ba"):
-            data = a2b_base64(raw[1])
-            return data if tag == "b" else bytearray(data)
+        if tag == "b":
+            return a2b_base64(raw[1])
         if tag == "c":
             return complex(float.fromhex(raw[1]), float.fromhex(raw[2]))
         if tag in ("rg", "sl"):
@@ -179,8 +246,6 @@ class Values:
             return NotImplemented
         if tag == "ty":
             return _BUILTIN_TYPES[raw[1]]
-        if tag in ("dq", "od", "ct", "dd"):
-            return self._decode_collection(tag, raw, depth)
         if tag in ("D", "Q", "u"):
             return self._decode_number(tag, raw, depth)
         if tag in ("td", "da", "tz", "ti", "dt"):
@@ -239,48 +304,18 @@ def has_mutable(raw: Any) -> bool:
     """Whether an encoded value holds something that can be changed in place."""
     if not isinstance(raw, list):
         return False
-    return raw[0] in MUTABLE or (raw[0] == "t" and any(has_mutable(item) for item in raw[1:]))
+    return raw[0] in MUTABLE or raw[0] == "&" or (raw[0] == "t" and any(has_mutable(item) for item in raw[1:]))
 
 
-def assign(old: Any, new: Any) -> None:
-    """Make `old` hold what `new` holds, in place, as deep as both are containers of the same exact type."""
-    kind = type(old)
-    if kind is not type(new):
-        return
-    if kind is list:
-        if len(old) == len(new):
-            for index, item in enumerate(new):
-                old[index] = _merged(old[index], item)
-        else:
-            old[:] = new
-    elif kind is tuple:
-        for before, item in zip(old, new, strict=False):
-            assign(before, item)
-    elif kind is bytearray:
-        old[:] = new
-    elif kind is set:
+def refill(old: Any, new: Any) -> None:
+    """Make a container hold what `new` holds. Raises ValueError if they are not of one exact type."""
+    if type(old) is not type(new):
+        raise ValueError("expected the same kind of container")
+    if hasattr(old, "update"):
         old.clear()
         old.update(new)
-    elif kind is dict or kind.__module__ == "collections":
-        _assign_collection(old, new)
-
-
-def _assign_collection(old: Any, new: Any) -> None:
-    if hasattr(old, "items"):
-        merged = [(key, _merged(old[key], item) if key in old else item) for key, item in new.items()]
+    elif hasattr(old, "maxlen"):
         old.clear()
-        old.update(merged)
-    elif hasattr(old, "extend"):
-        items = list(new)
-        old.clear()
-        old.extend(items)
-
-
-def _merged(old: Any, new: Any) -> Any:
-    """The old container with the new content where both are alike: what a caller holds stays the same object."""
-    if type(old) is type(new) and isinstance(old, (list, dict, set, bytearray, tuple)):
-        if type(old) is tuple and len(old) != len(new):
-            return new
-        assign(old, new)
-        return new if type(old) is tuple else old
-    return new
+        old.extend(new)
+    else:
+        old[:] = new

@@ -1,0 +1,129 @@
+"""A verdict is made from the verifier's side only: its report, and how both processes ended."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from quintain.grade.judge import Run, both, judge
+from quintain.types import FaultKind, HouseError, KilledBy, Outcome, Owner, Passed, Status, TestResult, Verdict
+
+FINE = Outcome(status=Status.OK, exit_code=0)
+END = {"end": {"calls": 1, "gone": None}}
+PASSED = {"test": "t.py::a", "ok": True, "why": None}
+TIMED_OUT = Outcome(status=Status.TIMED_OUT, signal=9, killed_by=KilledBy.TIMEOUT)
+STARVED = Outcome(status=Status.OUT_OF_MEMORY, signal=9, killed_by=KilledBy.OOM)
+
+
+def run(*lines: dict[str, Any], verifier: Outcome = FINE, candidate: Outcome | None = FINE) -> Run:
+    report = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    return Run(files={"solution.py": b""}, report=report, verifier=verifier, candidate=candidate)
+
+
+def gone(why: str) -> dict[str, Any]:
+    return {"test": "t.py::a", "ok": False, "why": {"type": "Gone", "gone": why}}
+
+
+def kind_of(found: Run) -> FaultKind | None:
+    tests, fault = judge(found, expected=["t.py::a"], closed=True)
+    assert [t.id for t in tests] == ["t.py::a"]
+    assert tests[0].passed is not Passed.PASSED
+    fault = fault or tests[0].fault
+    assert fault is not None
+    assert fault.owner is Owner.POLICY
+    return fault.kind
+
+
+def test_a_complete_report_passes_what_it_says() -> None:
+    tests, fault = judge(run(PASSED, END), expected=["t.py::a"], closed=True)
+    assert [t.passed for t in tests] == [Passed.PASSED]
+    assert fault is None
+
+
+def test_a_test_reported_twice_has_failed() -> None:
+    assert kind_of(run(PASSED, PASSED, END)) is FaultKind.MISSING_REQUIRED_TEST
+
+
+def test_a_test_that_is_not_reported_has_failed() -> None:
+    assert kind_of(run(END)) is FaultKind.MISSING_REQUIRED_TEST
+
+
+def test_tests_beyond_the_required_do_not_count() -> None:
+    other = {"test": "t.py::b", "ok": False, "why": {"type": "AssertionError", "bases": ["AssertionError"]}}
+    tests, fault = judge(run(PASSED, other, END), expected=["t.py::a"], closed=True)
+    assert [t.id for t in tests] == ["t.py::a"]
+    assert fault is None
+    tests, _ = judge(run(PASSED, other, END), expected=["t.py::a"], closed=False)
+    assert [t.id for t in tests] == ["t.py::a", "t.py::b"]
+
+
+@pytest.mark.parametrize(("why", "candidate", "kind"), [
+    ("exited", FINE, FaultKind.EARLY_EXIT),
+    ("exited", None, FaultKind.EARLY_EXIT),
+    ("exited", Outcome(status=Status.FAILED, exit_code=3), FaultKind.NONZERO_EXIT),
+    ("exited", Outcome(status=Status.SIGNALLED, signal=11), FaultKind.CRASH_SIGNAL),
+    ("exited", STARVED, FaultKind.OOM_KILL),
+    ("exited", TIMED_OUT, FaultKind.TIMEOUT),
+    ("exited", Outcome(status=Status.CPU_LIMIT, signal=24), FaultKind.CPU_LIMIT),
+    ("hung", None, FaultKind.TIMEOUT),
+    ("hung", STARVED, FaultKind.OOM_KILL),
+    ("flood", FINE, FaultKind.OUTPUT_LIMIT),
+    ("forged", FINE, FaultKind.TAMPER),
+])
+def test_silence_is_named_by_how_the_process_ended(why: str, candidate: Outcome | None, kind: FaultKind) -> None:
+    assert kind_of(run(gone(why), {"end": {"calls": 1, "gone": why}}, candidate=candidate)) is kind
+
+
+def test_a_verifier_that_dies_by_itself_is_the_houses_fault() -> None:
+    failed = Outcome(status=Status.FAILED, exit_code=1, stderr=b"boom")
+    for verifier in (failed, Outcome(status=Status.SIGNALLED, signal=9), FINE, STARVED):
+        with pytest.raises(HouseError) as caught:
+            judge(run(verifier=verifier), expected=["t.py::a"], closed=True)
+        assert caught.value.kind is FaultKind.VERIFIER_ERROR
+
+
+def test_a_verifier_that_runs_out_inside_a_test_does_so_on_the_answers_values() -> None:
+    begun = {"begin": "t.py::a"}
+    assert kind_of(run(begun, verifier=TIMED_OUT)) is FaultKind.TIMEOUT
+    assert kind_of(run(begun, verifier=STARVED)) is FaultKind.OOM_KILL
+
+
+def test_an_interpreter_that_cannot_be_started_is_the_houses_fault() -> None:
+    absent = Outcome(status=Status.NOT_STARTED, stderr=b"no such file")
+    with pytest.raises(HouseError, match="interpreter"):
+        judge(run(gone("exited"), END, candidate=absent), expected=["t.py::a"], closed=True)
+
+
+def test_a_report_that_is_none_is_the_houses_fault() -> None:
+    broken = Run(files={}, report=b"{\n", verifier=FINE, candidate=FINE)
+    with pytest.raises(HouseError, match="line of the verifier's report"):
+        judge(broken, expected=[], closed=False)
+
+
+def test_values_of_the_answer_cannot_lay_a_failure_on_the_task() -> None:
+    why = {"type": "TypeError", "bases": ["TypeError", "Exception"], "message": "None"}
+    asked = run({"file": "t.py", "why": {**why, "asked": True}}, END)
+    assert kind_of(asked) is FaultKind.WRONG_TYPE
+    _, fault = judge(run({"file": "t.py", "why": {**why, "asked": False}}, END), expected=["t.py::a"], closed=True)
+    assert fault is not None
+    assert fault.owner is Owner.TASK
+
+
+def test_a_suite_without_tests_is_the_tasks_fault() -> None:
+    _, fault = judge(run(END), expected=[], closed=False)
+    assert fault is not None
+    assert (fault.owner, fault.kind) == (Owner.TASK, FaultKind.NO_TESTS_RUN)
+
+
+def test_only_what_passed_twice_has_passed() -> None:
+    def verdict(*passed: bool) -> Verdict:
+        return Verdict(suite="s", level="L4", wall_seconds=1.0, cpu_seconds=0.5, tests=tuple(
+            TestResult(id=str(n), passed=Passed.PASSED if ok else Passed.FAILED) for n, ok in enumerate(passed)))
+
+    assert both(verdict(True, True), verdict(True, True)).solved
+    mixed = both(verdict(True, True), verdict(True, False))
+    assert [t.passed for t in mixed.tests] == [Passed.PASSED, Passed.FAILED]
+    assert (mixed.wall_seconds, mixed.cpu_seconds) == (2.0, 1.0)
+    assert not both(verdict(True, True), verdict(True)).solved
