@@ -1,8 +1,8 @@
 """Every attack of the corpus is run inside a native sandbox, does what it can, and stays inside.
 
 An attack is a folder in tests/adversary/escapes: `attack.toml` says what it tries, which step of the hardening
-checklist stands against it, and what must come of it; the program beside it ends in .txt so that nothing here takes it for code.
-`refused` names every single attempt, so that an attack that did not get to its attempts fails the test.
+checklist stands against it, and what must come of it; the program beside it ends in .txt so that nothing here takes it
+for code. `refused` names every single attempt, so that an attack that did not get to its attempts fails the test.
 """
 
 from __future__ import annotations
