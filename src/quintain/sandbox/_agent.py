@@ -4,56 +4,50 @@ from __future__ import annotations
 
 import array
 import asyncio
+import errno
+import functools
 import math
 import os
 import socket
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-
-import msgspec
 
 from quintain.sandbox import _wire
+from quintain.sandbox._running import GRACE_SECONDS, Exit, Running
 from quintain.sandbox._wire import A
+from quintain.sandbox.base import ProcessInfo
 from quintain.types import FaultKind, HouseError, Limits
 
-GRACE_SECONDS = 10.0  # beyond a command's own deadline, before the house stops believing in its sandbox
 READY_WITHIN_SECONDS = 60.0
 
 
 class Request:
-    """What one request has brought in so far."""
+    """What one request has brought in so far; an answer may carry a descriptor, which is then the asker's."""
 
     def __init__(self, done: asyncio.Future[bytes]) -> None:
         self.done = done
-        self.parts: dict[int, list[bytes]] = {}
-        self.listen: dict[int, Callable[[bytes], None]] = {}
+        self.fd: int | None = None
+        self._data: list[bytes] = []
 
-    def take(self, op: int, body: bytes) -> None:
-        if op in (A.EXIT, A.REPLY, A.PONG):
+    def take(self, op: int, body: bytes, fds: tuple[int, ...] = ()) -> None:
+        if op in (A.REPLY, A.PONG):
+            if fds and self.fd is None:
+                self.fd, fds = fds[0], fds[1:]
             if not self.done.done():
                 self.done.set_result(body)
-            return
-        self.parts.setdefault(op, []).append(body)
-        if op in self.listen:
-            self.listen[op](body)
+        elif op == A.DATA:
+            self._data.append(body)
+        for fd in fds:
+            os.close(fd)
 
-    def bytes_of(self, op: int) -> bytes:
-        return b"".join(self.parts.get(op, ()))
+    def fail(self, error: HouseError) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+            self.done.exception()
 
-
-class Exit(msgspec.Struct, frozen=True):
-    """How a run ended, as the agent measured it."""
-
-    wait_status: int
-    error: int
-    flags: int
-    wall_seconds: float
-    cpu_seconds: float
-    peak_rss_bytes: int
-    stdout: bytes
-    stderr: bytes
-    stdout_bytes: int
-    stderr_bytes: int
+    @property
+    def data(self) -> bytes:
+        return b"".join(self._data)
 
 
 class Agent:
@@ -61,7 +55,9 @@ class Agent:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
-        self._requests: dict[int, Request] = {}
+        self._requests: dict[int, Request | Running] = {}
+        self._unsent: deque[bytes] = deque()
+        self._paused_at: float | None = None
         self._next = 1
         self._sending = asyncio.Lock()
         loop = asyncio.get_running_loop()
@@ -88,19 +84,19 @@ class Agent:
         if not self._ready.done():
             self._ready.set_exception(HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"before it was ready, {why}"))
             self._ready.exception()
-        for request in self._requests.values():
-            if not request.done.done():
-                request.done.set_exception(HouseError(FaultKind.SANDBOX_LOST, why))
-                request.done.exception()
+        for request in list(self._requests.values()):
+            request.fail(HouseError(FaultKind.SANDBOX_LOST, why))
 
     def _on_readable(self) -> None:
         for _ in range(64):
             try:
-                data = self._socket.recv(_wire.FRAME_BYTES + 4096)
+                data, ancillary, _, _ = self._socket.recvmsg(
+                    _wire.FRAME_BYTES + 4096, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC
+                )
             except BlockingIOError:
                 return
             except OSError:
-                data = b""
+                data, ancillary = b"", []
             if not data:
                 asyncio.get_running_loop().remove_reader(self._socket.fileno())
                 self._vanish("its agent ended")
@@ -115,7 +111,10 @@ class Agent:
                 self._ready.set_exception(HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"cannot {text}"))
                 self._ready.exception()
             elif number in self._requests:
-                self._requests[number].take(op, body)
+                self._requests[number].take(op, body, _descriptors(ancillary))
+            else:
+                for fd in _descriptors(ancillary):
+                    os.close(fd)
 
     async def _send(self, message: bytes, fd: int | None = None) -> None:
         ancillary = [] if fd is None else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
@@ -148,10 +147,35 @@ class Agent:
             if self._socket.fileno() >= 0:
                 loop.remove_writer(self._socket.fileno())
 
-    def _new(self) -> tuple[int, Request]:
+    # ---- what a Running says ----
+    async def tell(self, op: A, number: int, body: bytes = b"") -> None:
+        await self._send(_wire.FRAME.pack(op, number) + body)
+
+    def tell_soon(self, op: A, number: int, body: bytes = b"") -> None:
+        """From where nobody can wait: now if the socket has room, else in a moment. Dropped when the agent is gone."""
+        self._unsent.append(_wire.FRAME.pack(op, number) + body)
+        self._send_unsent()
+
+    def _send_unsent(self) -> None:
+        while self._unsent and not self.gone.is_set():
+            try:
+                self._socket.send(self._unsent[0])
+            except BlockingIOError:
+                asyncio.get_running_loop().call_later(0.002, self._send_unsent)
+                return
+            except OSError:
+                self._unsent.clear()
+                return
+            self._unsent.popleft()
+
+    def _number(self) -> int:
         if self.gone.is_set():
             raise HouseError(FaultKind.SANDBOX_LOST, "its agent ended")
         number, self._next = self._next, self._next + 1
+        return number
+
+    def _new(self) -> tuple[int, Request]:
+        number = self._number()
         self._requests[number] = request = Request(asyncio.get_running_loop().create_future())
         return number, request
 
@@ -171,36 +195,113 @@ class Agent:
         on_stderr: Callable[[bytes], None] | None,
     ) -> Exit:
         """Raises HouseError(SANDBOX_LOST), ValueError for what no kernel can execute (NUL bytes, no argv)."""
-        strings = [cwd, *argv, *(f"{k}={v}" for k, v in env.items())]
-        if not argv:
-            raise ValueError("expected at least one word of argv, found none")
-        if any("\0" in s for s in strings):
-            raise ValueError("expected argv, env and cwd without NUL characters, found one")
-        flags = (_wire.RUN_CHANNEL if channel is not None else 0) | (_wire.RUN_WARM if warm else 0)
-        head = _wire.RUN.pack(
-            max(1, math.ceil(limits.wall_seconds * 1000)), max(1, math.ceil(limits.cpu_seconds * 1000)),
-            limits.output_bytes, limits.disk_bytes, flags, len(argv), len(env), 0,
-        )
-        body = head + b"".join(s.encode("utf-8", "surrogateescape") + b"\0" for s in strings)
-        number, request = self._new()
-        if on_stdout:
-            request.listen.update({A.OUT: on_stdout, A.OUT_TAIL: on_stdout})
-        if on_stderr:
-            request.listen.update({A.ERR: on_stderr, A.ERR_TAIL: on_stderr})
+        flags = (_wire.RUN_WARM if warm else 0) | (_wire.RUN_STREAM if on_stdout or on_stderr else 0)
+        running = self._begin(limits, flags, on_stdout, on_stderr)
         try:
-            await self._submit(A.RUN, number, body, stdin=stdin, channel=channel)
-            async with asyncio.timeout(limits.wall_seconds + GRACE_SECONDS):
-                answer = await request.done
-        except TimeoutError:
-            raise HouseError(FaultKind.SANDBOX_LOST, "its agent did not report the end of a command in time") from None
+            body = _request_of(argv, env, cwd, limits, flags | (_wire.RUN_CHANNEL if channel is not None else 0))
+            await self._submit(A.RUN, running.number, body, stdin=stdin, channel=channel)
+            return await running.wait()
         except asyncio.CancelledError:
-            if not self.gone.is_set():
-                with suppress(OSError):
-                    self._socket.send(_wire.FRAME.pack(A.KILL, number))
+            self.tell_soon(A.KILL, running.number)
             raise
         finally:
+            del self._requests[running.number]
+
+    def _begin(
+        self, limits: Limits, flags: int, on_stdout: Callable[[bytes], None] | None,
+        on_stderr: Callable[[bytes], None] | None,
+    ) -> Running:
+        number = self._number()
+        running = Running(
+            self, number, limits, streaming=bool(flags & _wire.RUN_STREAM), on_stdout=on_stdout, on_stderr=on_stderr
+        )
+        self._requests[number] = running
+        return running
+
+    async def start(
+        self, argv: Sequence[str], *, stdin: bytes | None, env: Mapping[str, str], cwd: str, limits: Limits,
+        channel: int | None, terminal: tuple[int, int] | None, linger: bool,
+        on_stdout: Callable[[bytes], None] | None, on_stderr: Callable[[bytes], None] | None,
+    ) -> Running:
+        """A command under a warden of its own, begun. Raises as `run`."""
+        if terminal is not None and not all(0 < n < 65536 for n in terminal):
+            raise ValueError(f"expected a terminal of 1 to 65535 rows and columns, found {terminal}")
+        flags = _wire.RUN_STREAM | _wire.RUN_WARDEN | (_wire.RUN_CHANNEL if channel is not None else 0)
+        flags |= _wire.RUN_INPUT if stdin is None and terminal is None else 0
+        flags |= (_wire.RUN_TERMINAL if terminal else 0) | (_wire.RUN_LINGER if linger else 0)
+        running = self._begin(limits, flags, on_stdout, on_stderr)
+        forget = functools.partial(self._requests.pop, running.number, None)
+        try:
+            body = _request_of(argv, env, cwd, limits, flags, terminal)
+            await self._submit(A.RUN, running.number, body, stdin=stdin or b"", channel=channel)
+            async with asyncio.timeout(GRACE_SECONDS):
+                await asyncio.shield(running.started)
+        except TimeoutError:
+            forget()
+            raise HouseError(FaultKind.SANDBOX_LOST, "its agent did not start a command within 10 s") from None
+        except BaseException:
+            self.tell_soon(A.KILL, running.number)
+            forget()
+            raise
+        if not linger:
+            running.done.add_done_callback(lambda _: forget())
+        else:
+            running.forget = forget
+        return running
+
+    @property
+    def busy(self) -> bool:
+        """Whether a command runs."""
+        return any(isinstance(r, Running) and not r.done.done() for r in self._requests.values())
+
+    async def freeze(self, stop: bool) -> None:
+        """Stop everything inside but the agent, or let it go on; deadlines stand still in between."""
+        now = asyncio.get_running_loop().time()
+        runnings = [r for r in self._requests.values() if isinstance(r, Running)]
+        await self.request(A.FREEZE, _wire.NUMBER.pack(int(stop)))
+        if stop and self._paused_at is None:
+            self._paused_at = now
+            for running in runnings:
+                running.hold_clocks()
+        elif not stop and self._paused_at is not None:
+            for running in runnings:
+                running.release_clocks(asyncio.get_running_loop().time() - self._paused_at)
+            self._paused_at = None
+
+    async def processes(self) -> list[ProcessInfo]:
+        data, _ = await self.request(A.PROCESSES)
+        found, at = [], 0
+        while at < len(data):
+            pid, parent, state, size, resident = _wire.PROCESS.unpack_from(data, at)
+            at += _wire.PROCESS.size
+            words = data[at : at + size].rstrip(b"\0").split(b"\0")
+            at += size
+            argv = tuple(w.decode("utf-8", "surrogateescape") for w in words)
+            found.append(ProcessInfo(pid=pid, parent=parent, state=chr(state), argv=argv, resident_bytes=resident))
+        return found
+
+    async def listen(self, port: int) -> socket.socket:
+        """A socket that listens on the sandbox's own loopback, ours to accept from. Raises OSError."""
+        _, fd = await self.request(A.LISTEN, _wire.NUMBER.pack(port))
+        if fd is None:
+            raise OSError(errno.EPROTO, "the agent answered without a socket")
+        return socket.socket(fileno=fd)
+
+    async def request(self, op: A, body: bytes = b"") -> tuple[bytes, int | None]:
+        """One question that is neither a command nor about a file → (data, descriptor). Raises OSError, HouseError."""
+        number, request = self._new()
+        try:
+            await self._send(_wire.FRAME.pack(op, number) + body)
+            async with asyncio.timeout(GRACE_SECONDS):
+                answer = await request.done
+        except TimeoutError:
+            raise HouseError(FaultKind.SANDBOX_LOST, "its agent did not answer within 10 s") from None
+        finally:
             del self._requests[number]
-        return _exit_of(answer, request)
+        error = _wire.REPLY.unpack_from(answer)[0]
+        if error:
+            raise OSError(error, os.strerror(error))
+        return request.data, request.fd
 
     async def ping(self) -> None:
         """One round trip to the agent. Raises HouseError(SANDBOX_LOST)."""
@@ -231,15 +332,29 @@ class Agent:
         error, _, size = _wire.REPLY.unpack_from(answer)
         if error:
             raise OSError(error, os.strerror(error), path)
-        return request.bytes_of(A.DATA), size
+        return request.data, size
 
 
-def _exit_of(answer: bytes, request: Request) -> Exit:
-    if len(answer) < _wire.EXIT.size:  # a REPLY: the agent had no room for the command
-        raise HouseError(FaultKind.SANDBOX_LOST, f"its agent refused the command: {os.strerror(answer[0])}")
-    status, error, flags, _, wall, cpu, rss, out, err = _wire.EXIT.unpack_from(answer)
-    return Exit(
-        status, error, flags, wall / 1e9, cpu / 1e9, rss,
-        request.bytes_of(A.OUT) + request.bytes_of(A.OUT_TAIL), request.bytes_of(A.ERR) + request.bytes_of(A.ERR_TAIL),
-        out, err,
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, ...]:
+    fds = array.array("i")
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+    return tuple(fds)
+
+
+def _request_of(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits, flags: int,
+    terminal: tuple[int, int] | None = None,
+) -> bytes:
+    strings = [cwd, *argv, *(f"{k}={v}" for k, v in env.items())]
+    if not argv:
+        raise ValueError("expected at least one word of argv, found none")
+    if any("\0" in s for s in strings):
+        raise ValueError("expected argv, env and cwd without NUL characters, found one")
+    rows, columns = terminal or (0, 0)
+    head = _wire.RUN.pack(
+        max(1, math.ceil(limits.wall_seconds * 1000)), max(1, math.ceil(limits.cpu_seconds * 1000)),
+        limits.output_bytes, limits.disk_bytes, flags, len(argv), len(env), rows, columns,
     )
+    return head + b"".join(s.encode("utf-8", "surrogateescape") + b"\0" for s in strings)

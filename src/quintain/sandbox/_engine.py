@@ -208,7 +208,7 @@ class Engine:
             if found is not None and not found.down.done():
                 found.down.set_result(Down(status, usage))
 
-    async def open(self, limits: Limits, count: int, network: int) -> list[Cell]:
+    async def open(self, limits: Limits, count: int, network: int, flags: int = 0) -> list[Cell]:
         """`count` new sandboxes, all or none. Raises HouseError(SANDBOX_CREATE_FAILED)."""
         if self._control is None or self._process is None or self._process.poll() is not None:
             raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"the engine has ended: {self._complaint()}")
@@ -221,7 +221,7 @@ class Engine:
         self._opened.update(zip(numbers, waiting, strict=True))
         await self._send(_wire.OPEN.pack(
             Op.OPEN, first, count, network, limits.memory_bytes, limits.disk_bytes, limits.inodes, limits.processes,
-            self._cpu_percent,
+            self._cpu_percent, flags, 0,
         ))
         await asyncio.wait(waiting, timeout=OPEN_WITHIN_SECONDS + 0.01 * count)
         errors = [w.exception() if w.done() else TimeoutError("no answer from the engine") for w in waiting]

@@ -16,11 +16,12 @@ import msgspec
 
 from quintain.sandbox import _layout
 from quintain.sandbox._agent import Agent
+from quintain.sandbox._agent_files import NativeFiles
 from quintain.sandbox._cgroup import Gauge
 from quintain.sandbox._engine import program
 from quintain.sandbox._ground import Ground, remove_tree
 from quintain.sandbox.base import Sandbox
-from quintain.sandbox.native import NativeFiles, outcome_of
+from quintain.sandbox.native import outcome_of
 from quintain.types import FaultKind, HouseError, KilledBy, Limits, Outcome, Status
 
 READY_WITHIN_SECONDS = 30.0

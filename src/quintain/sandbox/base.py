@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -34,12 +34,24 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """`path` is absolute inside the sandbox; `kind` is 'file', 'directory', 'symlink' or 'other'."""
+    """`path` is absolute inside the sandbox; `kind` is 'file', 'directory', 'symlink' or 'other'.
+    `modified_seconds` is the wall clock's, `None` where a backend does not tell."""
 
     path: str
     kind: str
     size_bytes: int
     mode: int
+    modified_seconds: float | None = None
+
+
+class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A process as seen inside. `state` is the letter of proc(5), `resident_bytes` what of it is in memory."""
+
+    pid: int
+    parent: int
+    state: str
+    argv: tuple[str, ...]
+    resident_bytes: int
 
 
 class Files(Protocol):
@@ -82,6 +94,71 @@ class Sandbox(Protocol):
     async def close(self) -> None: ...
 
 
+class Process(Protocol):
+    """A command that runs while its caller does something else. Steering one that has ended does nothing."""
+
+    @property
+    def pid(self) -> int: ...
+
+    async def wait(self) -> Outcome:
+        """How it ended; may be asked by several, and again. Cancelling a wait does not end the command."""
+        ...
+
+    async def kill(self) -> None:
+        """Its whole tree, sessions and orphans included; also what a lingering command has left behind."""
+        ...
+
+    async def signal(self, number: int) -> None:
+        """To the program and its process group."""
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """To its stdin; waits while 256 KiB are under way and not read."""
+        ...
+
+    async def end_input(self) -> None: ...
+    async def resize(self, rows: int, columns: int) -> None: ...
+
+    def output(self) -> AsyncIterator[tuple[str, bytes]]:
+        """Pieces of ('stdout' | 'stderr', bytes) as they come, to one reader; from now on the program waits while its
+        reader is 256 KiB behind. What came before is given first, as far as it was kept."""
+        ...
+
+
+class InteractiveFiles(Files, Protocol):
+    async def info(self, path: str) -> FileInfo: ...
+    async def rename(self, path: str, to: str) -> None: ...
+    async def read_piece(self, path: str, *, offset: int, size: int) -> bytes: ...
+
+
+class Interactive(Sandbox, Protocol):
+    """A sandbox in which several commands can live at a time, watched and steered."""
+
+    @property
+    def files(self) -> InteractiveFiles: ...
+
+    async def start(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str = "/work",
+        limits: Limits | None = None, stdin: bytes | None = b"", channel: int | None = None,
+        terminal: tuple[int, int] | None = None, linger: bool = False,
+        on_stdout: Callable[[bytes], None] | None = None, on_stderr: Callable[[bytes], None] | None = None,
+    ) -> Process:
+        """Begin a command; each has its own tree, killed whole when it ends, or when `Process.kill` says so.
+
+        `stdin=None` keeps a pipe open for `Process.send`. `terminal` = (rows, columns) gives it a pty, whose output is
+        all stdout. With `linger` what it leaves behind lives on, its output dropped, until killed.
+        Raises HouseError(SANDBOX_LOST). A program that cannot be executed is an Outcome (NOT_STARTED).
+        """
+        ...
+
+    async def processes(self) -> Sequence[ProcessInfo]: ...
+    async def pause(self) -> None: ...
+    async def resume(self) -> None: ...
+    def let_go(self) -> None:
+        """End everything inside at once, without waiting; `close` still follows."""
+        ...
+
+
 class Backend(Protocol):
     """A maker of sandboxes. Says what it covers and what it does not; never downgrades in silence."""
 
@@ -97,3 +174,18 @@ class Backend(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+class Networked(Backend, Protocol):
+    """A backend that can let a sandbox out to listed hosts (`Capabilities.networks` has ALLOW_LIST)."""
+
+    def open(
+        self, image: str = "host", *, limits: Limits = DEFAULT_LIMITS, count: int = 1, network: Network = Network.NONE,
+        allow: Sequence[str] = (),
+    ) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
+        """As `Backend.open`. `allow` lists what ALLOW_LIST lets through: 'host', '*.suffix', an address or a range,
+        each with ':port' or without. Addresses that are not public must be listed as addresses, under FULL too.
+
+        Raises ValueError for an entry that is none of these, or a list beside NONE.
+        """
+        ...

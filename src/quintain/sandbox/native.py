@@ -12,6 +12,7 @@ for each process only.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import signal as signals
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -19,62 +20,20 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 
 import msgspec
 
-from quintain.sandbox import _layout, _wire
-from quintain.sandbox._agent import Agent, Exit
+from quintain.sandbox import _gateway, _layout, _wire
+from quintain.sandbox._agent import Agent
+from quintain.sandbox._agent_files import NativeFiles
 from quintain.sandbox._cgroup import Gauge, Usage
 from quintain.sandbox._engine import Cell, Engine
+from quintain.sandbox._gateway import Door, Gateway, check_allow
 from quintain.sandbox._probe import probe_native
+from quintain.sandbox._process import StartedProcess
+from quintain.sandbox._running import Exit
 from quintain.sandbox._warm import Warm
-from quintain.sandbox._wire import A
-from quintain.sandbox.base import DEFAULT_LIMITS, Capabilities, FileInfo, Sandbox
+from quintain.sandbox.base import DEFAULT_LIMITS, Capabilities, ProcessInfo, Sandbox
 from quintain.types import FaultKind, HouseError, KilledBy, Limits, Network, Outcome, Status
 
 DOWN_NEWS_WITHIN_SECONDS = 2.0
-_KINDS = {"f": "file", "d": "directory", "l": "symlink", "o": "other"}
-
-
-class NativeFiles:
-    """The files of one native sandbox, served from within."""
-
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-
-    async def read(self, path: str, *, max_bytes: int = 16 * 1024 * 1024) -> bytes:
-        return (await self._agent.ask(A.READ, path, number=max_bytes))[0]
-
-    async def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
-        await self._agent.ask(A.WRITE, path, number=mode, content=content)
-
-    async def write_many(self, files: Mapping[str, bytes]) -> None:
-        for path, content in files.items():
-            await self.write(path, content)
-
-    async def list(self, path: str = ".", *, depth: int = 1) -> Sequence[FileInfo]:
-        return _entries((await self._agent.ask(A.LIST, path, number=depth))[0])
-
-    async def exists(self, path: str) -> bool:
-        try:
-            await self._agent.ask(A.STAT, path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True
-
-    async def remove(self, path: str) -> None:
-        await self._agent.ask(A.REMOVE, path)
-
-    async def make_dir(self, path: str) -> None:
-        await self._agent.ask(A.MKDIR, path)
-
-
-def _entries(data: bytes) -> list[FileInfo]:
-    found, at = [], 0
-    while at < len(data):
-        kind, mode, size = _wire.ENTRY.unpack_from(data, at)
-        stop = data.index(b"\0", at + _wire.ENTRY.size)
-        path = data[at + _wire.ENTRY.size : stop].decode("utf-8", "surrogateescape")
-        found.append(FileInfo(path=path, kind=_KINDS[chr(kind)], size_bytes=size, mode=mode))
-        at = stop + 1
-    return found
 
 
 class NativeSandbox:
@@ -86,6 +45,7 @@ class NativeSandbox:
         self._limits = limits
         self._agent = Agent(cell.socket)
         self._gauge = Gauge(cell.engine.directories, f"s{cell.place}")
+        self._door: Door | None = None
         self.files = NativeFiles(self._agent)
 
     @property
@@ -111,18 +71,73 @@ class NativeSandbox:
         limits = self._limits if limits is None else limits.within(self._limits)
         if warm and not self._cell.engine.warm:
             raise ValueError("expected a warm interpreter (NativeBackend(warm=Warm())), found a backend without")
-        environment = {**_layout.default_environment(), **(env or {})}
         self._gauge.begin()
         try:
             done = await self._agent.run(
-                argv, stdin=stdin, env=environment, cwd=cwd, limits=limits, channel=channel, warm=warm,
+                argv, stdin=stdin, env=self._environment(env), cwd=cwd, limits=limits, channel=channel, warm=warm,
                 on_stdout=on_stdout, on_stderr=on_stderr,
             )
         except HouseError as error:
             return await self._lost(error)
+        return await self._settle(limits, done)
+
+    def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
+        outward = _gateway.environment() if self._door is not None else {}
+        return {**_layout.default_environment(), **outward, **(env or {})}
+
+    async def _settle(self, limits: Limits, done: Exit) -> Outcome:
         if done.flags & _wire.EXIT_LEFTOVER:
             raise HouseError(FaultKind.SANDBOX_LOST, "processes of a command could not be killed within 5 s")
-        return outcome_of(done, limits, self._gauge.read())
+        denied = await self._door.news() if self._door is not None else {}
+        return outcome_of(done, limits, self._gauge.read(), denied)
+
+    async def start(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str = "/work",
+        limits: Limits | None = None, stdin: bytes | None = b"", channel: int | None = None,
+        terminal: tuple[int, int] | None = None, linger: bool = False,
+        on_stdout: Callable[[bytes], None] | None = None, on_stderr: Callable[[bytes], None] | None = None,
+    ) -> StartedProcess:
+        """See `Interactive.start`. What is measured of memory, CPU and denials is the sandbox's while it ran."""
+        limits = self._limits if limits is None else limits.within(self._limits)
+        if not self._agent.busy:
+            self._gauge.begin()
+        running = await self._agent.start(
+            argv, stdin=stdin, env=self._environment(env), cwd=cwd, limits=limits, channel=channel, terminal=terminal,
+            linger=linger, on_stdout=on_stdout, on_stderr=on_stderr,
+        )
+        return StartedProcess(
+            running, self._agent, settle=functools.partial(self._settle, limits), lost=self._lost
+        )
+
+    async def processes(self) -> Sequence[ProcessInfo]:
+        """All but the agent and its wardens; as root also not those that made themselves undumpable."""
+        return await self._agent.processes()
+
+    async def pause(self) -> None:
+        """SIGSTOP for every process, at once; time limits stand still. A frozen v1 group could not be killed when the
+        house dies, so this is no control group's freezer; a program's parent can see that it was stopped."""
+        await self._agent.freeze(True)
+
+    async def resume(self) -> None:
+        await self._agent.freeze(False)
+
+    async def open_door(self, gateway: Gateway, network: Network, allow: Sequence[str]) -> None:
+        """Give it the way out that `network` and `allow` describe. Raises HouseError."""
+        try:
+            listener = await self._agent.listen(_gateway.PROXY_PORT)
+        except OSError as error:
+            raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"cannot listen on its loopback: {error}") from None
+        self._door = await gateway.open_door(self.id, listener, network, allow)
+
+    async def denied(self) -> dict[str, int]:
+        """All that was refused at its way out so far: 'host:port' → how often."""
+        return await self._door.total() if self._door is not None else {}
+
+    async def shut_door(self) -> None:
+        if self._door is not None:
+            door, self._door = self._door, None
+            with suppress(HouseError):  # with the gateway its doors are shut
+                await door.close()
 
     async def _lost(self, error: HouseError) -> Outcome:
         """The agent is gone: the program's doing if the kernel says that memory ran out, else the house's fault."""
@@ -145,7 +160,7 @@ class NativeSandbox:
         await self._cell.engine.close([self._cell])
 
 
-def outcome_of(done: Exit, limits: Limits, after: Usage) -> Outcome:
+def outcome_of(done: Exit, limits: Limits, after: Usage, denials: dict[str, int] | None = None) -> Outcome:
     """What happened, from the agent's report and the readings of the groups since its start."""
     code = os.waitstatus_to_exitcode(done.wait_status)
     signal = -code if code < 0 else None
@@ -169,7 +184,7 @@ def outcome_of(done: Exit, limits: Limits, after: Usage) -> Outcome:
         stdout_truncated=done.stdout_bytes > len(stdout), stderr_truncated=done.stderr_bytes > len(stderr),
         wall_seconds=done.wall_seconds, cpu_seconds=done.cpu_seconds,
         peak_memory_bytes=done.peak_rss_bytes if after.peak_memory_bytes is None else after.peak_memory_bytes,
-        peak_processes=after.peak_processes,
+        peak_processes=after.peak_processes, disk_used_bytes=done.disk_used_bytes, denials=denials or {},
     )
 
 
@@ -192,6 +207,10 @@ class NativeBackend:
 
     `rootless` (default: unless root) uses a user namespace. `warm` keeps an interpreter ready to be forked.
     `loopback=False` shares one empty network namespace among all sandboxes: no interface at all, and cheaper.
+    `terminals` gives each sandbox a devpts of its own, for `start(terminal=...)`; one more mount each.
+
+    A sandbox with a network other than NONE still has nothing but its loopback: there listens an HTTP proxy (http_proxy
+    and https_proxy are set) that lives outside, judges name and address, and counts what it refuses (`_proxy`).
 
     Use as `async with NativeBackend() as backend`, or call `aclose`.
     """
@@ -200,12 +219,14 @@ class NativeBackend:
 
     def __init__(
         self, *, engines: int | None = None, rootless: bool | None = None, warm: Warm | None = None,
-        loopback: bool = True,
+        loopback: bool = True, terminals: bool = False,
     ) -> None:
         self._warm = warm
         self._network = _wire.NET_LOOPBACK if loopback else _wire.NET_EMPTY
         self._count = engines or min(4, len(os.sched_getaffinity(0)))
         self._rootless = os.geteuid() != 0 if rootless is None else rootless
+        self._flags = _wire.OPEN_TERMINALS if terminals else 0
+        self._gateway = Gateway()
         self._engines: list[Engine] = []
         self._stack = AsyncExitStack()
         self._starting = asyncio.Lock()
@@ -218,12 +239,14 @@ class NativeBackend:
         await self.aclose()
 
     async def aclose(self) -> None:
+        await self._gateway.aclose()
         await self._stack.aclose()
         self._engines.clear()
 
     def probe(self) -> Capabilities:
         found = probe_native(rootless=self._rootless)
-        return msgspec.structs.replace(found, warm=self._warm is not None)
+        networks = tuple(Network) if self._network == _wire.NET_LOOPBACK else (Network.NONE,)
+        return msgspec.structs.replace(found, warm=self._warm is not None, networks=networks)
 
     async def _engines_for(self, image: str) -> list[Engine]:
         if image != "host":
@@ -236,14 +259,19 @@ class NativeBackend:
 
     def open(
         self, image: str = "host", *, limits: Limits = DEFAULT_LIMITS, count: int = 1, network: Network = Network.NONE,
+        allow: Sequence[str] = (),
     ) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
-        return self._open(image, limits, count, network)
+        check_allow(network, allow)
+        return self._open(image, limits, count, network, allow)
 
     @asynccontextmanager
-    async def _open(self, image: str, limits: Limits, count: int, network: Network) -> AsyncIterator[Sequence[Sandbox]]:
-        if network is not Network.NONE:
+    async def _open(
+        self, image: str, limits: Limits, count: int, network: Network, allow: Sequence[str],
+    ) -> AsyncIterator[Sequence[Sandbox]]:
+        if network is not Network.NONE and self._network != _wire.NET_LOOPBACK:
             raise HouseError(
-                FaultKind.SANDBOX_CREATE_FAILED, f"expected network 'none' for this backend, found {network.value!r}"
+                FaultKind.SANDBOX_CREATE_FAILED,
+                f"expected network 'none' from a backend without loopback, found {network.value!r}",
             )
         if count < 1:
             raise ValueError(f"expected a count of at least 1, found {count}")
@@ -252,14 +280,17 @@ class NativeBackend:
         boxes: list[NativeSandbox] = []
         try:
             for engine, share in self._shares(engines, count):
-                cells += await engine.open(limits, share, self._network)
+                cells += await engine.open(limits, share, self._network, self._flags)
             boxes += [NativeSandbox(cell, limits) for cell in cells]
             for box in boxes:
                 await box.wait_ready()
+                if network is not Network.NONE:
+                    await box.open_door(self._gateway, network, allow)
             yield boxes
         finally:
             for box in boxes:
                 box.let_go()
+                await box.shut_door()
             await _close_all(cells)
 
     def _shares(self, engines: list[Engine], count: int) -> list[tuple[Engine, int]]:

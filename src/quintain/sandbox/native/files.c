@@ -11,6 +11,8 @@
 
 #define LIST_LIMIT 65536
 #define DEPTH_LIMIT 64
+#define WRITE_APPEND 0x10000u
+#define PIECE_LIMIT (4u << 20)
 
 static void answer(uint32_t id, int error, uint64_t size) { struct reply r = {error, 0, size}; say(A_REPLY, id, &r, sizeof r, NULL, 0); }
 
@@ -43,6 +45,26 @@ static void read_file(uint32_t id, const char *path, uint64_t most) {
   close(fd);
 }
 
+/* One piece of a file; shorter than asked at the end of the file. */
+static void read_piece(uint32_t id, const char *path, uint64_t at, uint64_t most) {
+  static char bytes[FRAME_BYTES - 512];
+  struct stat st;
+  uint64_t total = 0;
+  int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) { answer(id, errno, 0); return; }
+  int error = fstat(fd, &st) ? errno : S_ISREG(st.st_mode) ? 0 : S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+  if (most > PIECE_LIMIT) most = PIECE_LIMIT;
+  while (!error && total < most) {
+    ssize_t n = pread(fd, bytes, most - total < sizeof bytes ? (size_t)(most - total) : sizeof bytes, (off_t)(at + total));
+    if (n < 0) error = errno;
+    if (n <= 0) break;
+    say(A_DATA, id, NULL, 0, bytes, (size_t)n);
+    total += (uint64_t)n;
+  }
+  close(fd);
+  answer(id, error, total);
+}
+
 static int make_parents(char *path, mode_t mode) {
   for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
     *at = 0;
@@ -53,13 +75,13 @@ static int make_parents(char *path, mode_t mode) {
   return 0;
 }
 
-static void write_file(uint32_t id, char *path, mode_t mode, const char *bytes, size_t n) {
+static void write_file(uint32_t id, char *path, mode_t mode, int append, const char *bytes, size_t n) {
   struct stat st;
   if (make_parents(path, 0755)) { answer(id, errno, 0); return; }
-  int fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, mode);
+  int fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | (append ? O_APPEND : 0), mode);
   if (fd < 0) { answer(id, errno, 0); return; }
   if (fstat(fd, &st) || !S_ISREG(st.st_mode)) { answer(id, EINVAL, 0); close(fd); return; }
-  int error = ftruncate(fd, 0) || fchmod(fd, mode) ? errno : 0;
+  int error = (!append && ftruncate(fd, 0)) || fchmod(fd, mode) ? errno : 0;
   for (size_t done = 0; !error && done < n;) {
     ssize_t k = write(fd, bytes + done, n - done);
     if (k < 0) error = errno; else done += (size_t)k;
@@ -68,13 +90,14 @@ static void write_file(uint32_t id, char *path, mode_t mode, const char *bytes, 
   answer(id, error, n);
 }
 
-struct entry { uint32_t kind, mode; uint64_t size; };
+struct entry { uint32_t kind, mode; uint64_t size, modified_ns; };
 static char page[FRAME_BYTES - 512]; static size_t page_used, listed;
 
 static void flush_page(uint32_t id) { if (page_used) say(A_DATA, id, NULL, 0, page, page_used); page_used = 0; }
 
 static int list_entry(uint32_t id, const char *path, const struct stat *st) {
-  struct entry e = {S_ISREG(st->st_mode) ? 'f' : S_ISDIR(st->st_mode) ? 'd' : S_ISLNK(st->st_mode) ? 'l' : 'o', st->st_mode & 07777, (uint64_t)st->st_size};
+  struct entry e = {S_ISREG(st->st_mode) ? 'f' : S_ISDIR(st->st_mode) ? 'd' : S_ISLNK(st->st_mode) ? 'l' : 'o', st->st_mode & 07777, (uint64_t)st->st_size,
+    (uint64_t)st->st_mtim.tv_sec * 1000000000ull + (uint64_t)st->st_mtim.tv_nsec};
   size_t n = strlen(path) + 1;
   if (++listed > LIST_LIMIT) { errno = EOVERFLOW; return -1; }
   if (page_used + sizeof e + n > sizeof page) flush_page(id);
@@ -136,7 +159,19 @@ void files_serve(uint32_t op, uint32_t id, char *body, size_t n, uint32_t uid) {
   mode_t old_mask = umask(0);
   switch (op) {
     case A_READ: read_file(id, path, number); break;
-    case A_WRITE: write_file(id, path, (mode_t)(number & 0777), body, n); break;
+    case A_WRITE: write_file(id, path, (mode_t)(number & 0777), (number & WRITE_APPEND) != 0, body, n); break;
+    case A_READ_AT: {
+      uint64_t most = 0;
+      if (n >= sizeof most) memcpy(&most, body, sizeof most);
+      read_piece(id, path, number, most);
+      break;
+    }
+    case A_RENAME: {
+      char *to = take_path(&body, &n);
+      if (!to) answer(id, EINVAL, 0);
+      else answer(id, make_parents(to, 0755) || rename(path, to) ? errno : 0, 0);
+      break;
+    }
     case A_STAT:
       if (lstat(path, &st)) { answer(id, errno, 0); break; }
       page_used = listed = 0;

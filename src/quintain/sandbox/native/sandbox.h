@@ -16,8 +16,9 @@ enum { NET_LOOPBACK = 0, NET_EMPTY = 1, NET_HOST = 2 };
 struct open_request {
   uint32_t op, first, count, network;
   uint64_t memory_bytes, disk_bytes, inodes;
-  uint32_t processes, cpu_percent;
+  uint32_t processes, cpu_percent, flags, pad;
 };
+enum { OPEN_TERMINALS = 1 }; /* a devpts of its own */
 struct close_request { uint32_t op, id; };
 struct opened { uint32_t op, id; int32_t pid; uint32_t slot; };
 struct refused { uint32_t op, id; int32_t error; char where[64]; };
@@ -29,15 +30,22 @@ enum {
   A_PART = 1,   /* bytes that belong to the next request of the same id */
   A_STDIN = 2,  /* bytes of stdin for the run to come */
   A_RUN = 3, A_KILL = 4, A_READ = 5, A_WRITE = 6, A_LIST = 7, A_STAT = 8, A_REMOVE = 9, A_MKDIR = 10, A_PING = 11,
-  A_READY = 32, A_BROKEN = 33, A_OUT = 34, A_ERR = 35, A_EXIT = 36, A_REPLY = 37, A_DATA = 38, A_OUT_TAIL = 39, A_ERR_TAIL = 40, A_PONG = 41
+  A_READY = 32, A_BROKEN = 33, A_OUT = 34, A_ERR = 35, A_EXIT = 36, A_REPLY = 37, A_DATA = 38, A_OUT_TAIL = 39, A_ERR_TAIL = 40, A_PONG = 41,
+  A_SIGNAL = 64, A_INPUT = 65, A_INPUT_END = 66, A_CREDIT = 67, A_RESIZE = 68, A_RENAME = 69, A_PROCESSES = 70, A_READ_AT = 71,
+  A_FREEZE = 72, A_LISTEN = 73,
+  A_STARTED = 96, /* the program's pid, where there is a warden */ A_TAKEN = 97, /* so many bytes of input were passed on */
+  A_GONE = 98     /* nothing of a lingering command is left */
 };
 struct frame { uint32_t op, id; };
-enum { RUN_CHANNEL = 1, RUN_STREAM = 2, RUN_WARM = 4, RUN_SAVE = 256, RUN_RESTORE = 512 };
-struct run_request { uint64_t wall_ms, cpu_ms, output_bytes, file_bytes; uint32_t flags, argc, envc, pad; };
+/* STREAM: all output goes out, as far as the house gives credit; WARDEN: a subreaper of its own; INPUT: stdin is a pipe that
+   stays open; TERMINAL: a pty of that size; LINGER: what the program leaves behind lives on after its end */
+enum { RUN_CHANNEL = 1, RUN_STREAM = 2, RUN_WARM = 4, RUN_WARDEN = 8, RUN_INPUT = 16, RUN_TERMINAL = 32, RUN_LINGER = 64,
+       RUN_SAVE = 256, RUN_RESTORE = 512 };
+struct run_request { uint64_t wall_ms, cpu_ms, output_bytes, file_bytes; uint32_t flags, argc, envc; uint16_t rows, columns; };
 enum { EXIT_TIMED_OUT = 1, EXIT_KILLED = 2, EXIT_NOT_STARTED = 4, EXIT_LEFTOVER = 8, EXIT_CPU = 16 };
 struct run_exit {
   int32_t wait_status, error; uint32_t flags, pad;
-  uint64_t wall_ns, cpu_ns, peak_rss_bytes, out_bytes, err_bytes;
+  uint64_t wall_ns, cpu_ns, peak_rss_bytes, out_bytes, err_bytes, disk_bytes; /* disk: UINT64_MAX = not measured */
 };
 struct reply { int32_t error; uint32_t pad; uint64_t size; };
 #define FRAME_BYTES 65536
