@@ -271,6 +271,24 @@ from pack.inner import g
 import pack.inner
 def test(): assert f() == 3 and g() == 2 and pack.inner.g() == 2 and pack.inner.LIST == [1]
 """),
+    "an interrupt in a case": Told("def f(): raise KeyboardInterrupt", """
+import unittest
+from solution import f
+class Test(unittest.TestCase):
+    def test_a(self): self.assertEqual(f(), 1)
+    def test_b(self): self.assertEqual(f(), 1)
+""", FaultKind.RUNTIME_ERROR),
+    "an interrupt in a function": Told("def f(): raise GeneratorExit", "from solution import f\ndef test(): f()",
+                                       FaultKind.RUNTIME_ERROR),
+    "an interrupt while importing": Told("raise KeyboardInterrupt", "from solution import f\ndef test(): f()",
+                                         FaultKind.RUNTIME_ERROR),
+    "callbacks without end": Told("def f(g):\n while True: g()", "from solution import f\ndef test(): f(lambda: 1)",
+                                  FaultKind.TIMEOUT, 1.0),
+    "a value too large for the tests": Told("def f(): return 10**12", "from solution import f\n"
+                                            "def test(): assert [0] * f() == [1]", FaultKind.WRONG_ANSWER),
+    "an iterator without end": Told("import itertools\ndef f(): return itertools.repeat('x' * 10**6)",
+                                    "from solution import f\ndef test(): assert list(f()) == []",
+                                    FaultKind.OUTPUT_LIMIT),
     "subtests": Told("def f(x): return x if x != 3 else 0", """
 import unittest
 from solution import f

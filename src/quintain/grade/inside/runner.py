@@ -244,14 +244,23 @@ def run_file(report: Report, path: str, root: str, code: bytes | None, shuffle: 
     for name, what in units:
         if isinstance(what, list):
             shuffle(what)
-            import unittest
-
-            unittest.TestSuite(what).run(case_result(report, name))
+            run_cases(report, name, what)
         elif what.__code__.co_argcount if isinstance(what, types.FunctionType) else 0:
             report.write(test=name, ok=False, why={"type": "FixtureNeeded", "task": True,
                                                    "message": "a test with parameters needs pytest"})
         else:
             report.run(name, what)
+
+
+def run_cases(report: Report, name: str, cases: list[Any]) -> None:
+    """Run one class. unittest lets a KeyboardInterrupt through, which the answer may have raised: the tests that it
+    leaves out fail for that reason."""
+    import unittest
+
+    try:
+        unittest.TestSuite(cases).run(case_result(report, name))
+    except BaseException as error:
+        report.write(file=name, why=report.why(error))
 
 
 def verify(config: dict[str, Any]) -> None:
@@ -280,7 +289,11 @@ def verify(config: dict[str, Any]) -> None:
     for path, code in files:
         run_file(report, path, root, code, shuffle)
     if config["pytest"]:
-        run_pytest(report, root, config["pytest"])
+        try:
+            run_pytest(report, root, config["pytest"])
+        except BaseException as error:
+            for path in config["pytest"]:
+                report.write(file=path, why=report.why(error))
     report.write(end={"calls": peer.calls, "gone": peer.dead.why if peer.dead else None,
                       "received_bytes": peer.pipe.received_bytes})
 

@@ -118,6 +118,8 @@ class Pipe:
 
     def receive(self) -> Any:
         """The next message. Raises Gone."""
+        if self.deadline is not None and time.monotonic() > self.deadline:  # whoever talks all the time is late as well
+            raise Gone("hung", "the candidate did not answer in time")
         size = int.from_bytes(self._read(4), "big")
         if size > MAX_FRAME_BYTES:
             raise Gone("forged", f"expected a frame of at most {MAX_FRAME_BYTES} bytes, found {size}")
