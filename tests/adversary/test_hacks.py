@@ -72,13 +72,14 @@ def test_a_hack_is_not_paid(name: str, verdicts: dict[str, Verdict | HouseError]
     verdict = verdicts[name]
     assert read(name).expect == "not_paid"
     assert isinstance(verdict, Verdict), f"the hack was laid on the house: {verdict}"
+    assert [t.id for t in verdict.tests if t.fault is None] == [], "not one test of the suite may pass"
     assert not verdict.solved
     fault = headline(verdict)
     assert fault is not None
     assert fault.owner is Owner.POLICY, f"the hack was laid on somebody else: {fault}"
     reward = reward_of(verdict)
     assert reward is not None
-    assert reward.total < 0.3, f"{reward.total} for {[t.id for t in verdict.tests if t.fault is None]}"
+    assert reward.total <= 0.0
 
 
 @pytest.mark.parametrize("name", ["forged_answers", "forged_report_on_pipe"])

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from quintain.grade import headline, reward_of
+from quintain.program import Patched, apply_patch
 from quintain.tasks import PythonSuite
 from quintain.types import HouseError, Owner, Passed, Program, Verdict
 from tests.grade.ground import LIMITS, SHARED, Case, grade_all, needs_native, needs_shared, tree
@@ -79,3 +80,23 @@ def test_the_leaves_of_an_exception_group_are_listed(name: str, verdicts: dict[s
     fault = headline(verdict)
     assert fault is not None
     assert all(leaf in fault.message for leaf in ("ValueError", "KeyError", "AssertionError"))
+
+
+def test_a_patch_is_scored_with_the_real_tests_whatever_it_did_to_them() -> None:
+    """PA11: a right fix, a weakened test and a conftest that ignores all tests."""
+    folder = SHARED / "cases" / "PA11"
+    base = tree(folder / "base")
+    real = PythonSuite(files={p: c for p, c in base.items() if p.startswith("tests/")})
+    patched = apply_patch(base, (folder / "patch.diff").read_bytes())
+    assert isinstance(patched, Patched)
+    assert patched.tree["tests/test_solution.py"] != base["tests/test_solution.py"]
+    unfixed = {**patched.tree, "solution.py": base["solution.py"]}
+    verdicts = grade_all([
+        Case(name="fixed", suite=real, program=Program(files=patched.tree)),
+        Case(name="unfixed", suite=real, program=Program(files=unfixed)),
+    ])
+    fixed, not_fixed = verdicts["fixed"], verdicts["unfixed"]
+    assert isinstance(fixed, Verdict)
+    assert isinstance(not_fixed, Verdict)
+    assert fixed.solved
+    assert not_fixed.share == 0.0

@@ -289,7 +289,8 @@ class Peer(Values):
                 args.append(f"<{type(argument).__name__}>")
         kind = type(error)
         shown = ["ty", kind.__name__] if kind.__module__ == "builtins" else ["k", self._describe(kind)]
-        return ["e", self.number_of(error), shown, args, text]
+        name = error.name if isinstance(error, ImportError) and type(error.name) is str else None
+        return ["e", self.number_of(error), shown, args, text, name]
 
     def _describe(self, kind: type) -> int:
         known = id(kind) in self._own_numbers
@@ -381,4 +382,6 @@ class Peer(Values):
                 made = kind.__new__(kind)
         made.__dict__["_quintain_ref"] = raw[1]
         made.__dict__["_quintain_text"] = str(raw[4])
+        if isinstance(made, ImportError):
+            made.name = None if raw[5] is None else str(raw[5])
         return self._keep(raw[1], made)

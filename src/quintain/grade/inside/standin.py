@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from quintain.grade.inside.wire import Gone, WrongType
+from quintain.grade.inside.wire import WrongType
 
 BINARY = ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow", "lshift", "rshift", "and",
           "xor", "or")
@@ -290,9 +290,3 @@ def lookup_special(value: Any, name: str) -> Any:
             bind = getattr(type(found), "__get__", None)
             return found if bind is None else bind(found, value, type(value))
     raise TypeError(f"{type(value).__name__!r} object has no {name}")
-
-
-def refuse_gone(error: BaseException) -> None:
-    """Let the end of the conversation pass through every handler."""
-    if isinstance(error, Gone):
-        raise error
