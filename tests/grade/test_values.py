@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quintain.grade.inside.values import Values, has_mutable
-from quintain.grade.inside.wire import MAX_FRAME_BYTES, Gone, Pipe, WrongType, read_json, write_json
+from quintain.grade.inside.wire import MAX_FRAME_BYTES, MAX_NODES, Gone, Pipe, WrongType, read_json, write_json
 
 ATOMS = st.one_of(
     st.none(), st.booleans(), st.integers(), st.integers(min_value=-(2**80), max_value=2**80),
@@ -114,7 +114,7 @@ def test_nesting_and_sharing_without_measure_are_refused_at_once() -> None:
     deep: list[object] = []
     for _ in range(100):
         deep = [deep]
-    for value in (deep, [0] * 1_000_001):
+    for value in (deep, [0] * (MAX_NODES + 1)):
         with pytest.raises(WrongType, match=r"nested deeper|parts"):
             Values().encode(value)
 

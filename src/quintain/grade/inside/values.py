@@ -4,7 +4,7 @@ Plain in JSON: None, booleans, strings, integers below 2**63. Everything else is
 exact types are copied (`type(x) is int`): an instance of a subclass is another side's object and goes by reference.
 A container that occurs twice in one message is one container there too: ["&", n] is the n-th that was finished. An
 answer names the containers of its question: ["@", n] is the n-th of them, ["=", n, content] the same with what it holds
-now. Cycles, nesting deeper than 60 and more than a million parts are refused.
+now. Cycles, nesting deeper than 60 and more than four million parts are refused.
 """
 
 from __future__ import annotations

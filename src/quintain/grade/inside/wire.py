@@ -14,7 +14,7 @@ from typing import Any
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 MAX_TOTAL_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 60
-MAX_NODES = 1_000_000
+MAX_NODES = 4_000_000
 
 
 class Gone(BaseException):
