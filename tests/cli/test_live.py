@@ -68,6 +68,7 @@ def test_a_failure_of_the_house_has_no_reward_and_is_forgotten_when_tried_again(
     pulse.event(Closed(episode="a", index=2, at_seconds=1, stop=Stop.BROKEN), now=1.0)
     assert pulse.counts().faults == {"policy": 0, "task": 0, "house": 1}
     assert pulse.counts().reward is None
+    assert "trouble: a: house/sandbox_lost: gone" in line(pulse.view(now=1.0))
     pulse.event(opened("a", attempt=2, index=3), now=1.0)
     assert pulse.counts().episodes == 0
     for event in graded("a", 4, solved=False):

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from quintain.cli.output import console
+from quintain.cli.output import console, one_line
 from quintain.cli.tally import Counts, Tally
 from quintain.store import Standing, last_attempt, standing
-from quintain.types import Built, Closed, Event, Opened, Ran, Said, Sampled, fold
+from quintain.types import Broke, Built, Closed, Event, Opened, Ran, Said, Sampled, fold
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,7 +27,8 @@ FRAMES_PER_SECOND = 4
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """One glance at a run. `eta_seconds` is `None` while nothing can be said."""
+    """One glance at a run. `eta_seconds` is `None` while nothing can be said; `trouble` is the latest failure that was
+    not the policy's."""
 
     total: int
     running: int
@@ -35,6 +36,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     per_second: float
     eta_seconds: float | None
     elapsed_seconds: float
+    trouble: str | None
 
 
 class Pulse:
@@ -47,6 +49,7 @@ class Pulse:
         self._tally = Tally()
         self._open: dict[str, list[Event]] = {}
         self._past: dict[str, list[Event]] = {}
+        self.trouble: str | None = None
         self._closed_at: deque[float] = deque()
 
     def known(self, log: Sequence[Event]) -> None:
@@ -63,6 +66,8 @@ class Pulse:
             self._open[event.episode] = []
         log = self._open.setdefault(event.episode, self._past.pop(event.episode, []))
         log += _lean((event,))
+        if isinstance(event, Broke):
+            self.trouble = f"{event.episode}: {event.fault}"
         if isinstance(event, Closed):
             self._tally.add(fold(self._open.pop(event.episode)))
             self._closed_at.append(now)
@@ -80,7 +85,7 @@ class Pulse:
         left = max(0, self._total - counts.episodes)
         return View(
             total=self._total, running=len(self._open), counts=counts, per_second=speed,
-            eta_seconds=left / speed if speed > 0 else None, elapsed_seconds=now - self._began,
+            eta_seconds=left / speed if speed > 0 else None, elapsed_seconds=now - self._began, trouble=self.trouble,
         )
 
 
@@ -98,6 +103,7 @@ def line(view: View) -> str:
         f"{counts.episodes}/{view.total} episodes, {view.per_second:.1f}/s, {view.running} running, "
         f"{counts.solved} solved, faults {faults}, reward {reward}, {clock(view.elapsed_seconds)} gone, "
         f"{'?' if view.eta_seconds is None else clock(view.eta_seconds)} to go"
+        f"{'; trouble: ' + one_line(view.trouble, 200) if view.trouble else ''}"
     )
 
 
@@ -172,4 +178,6 @@ def picture(view: View, title: str) -> Table:
         Text(f"running {view.running}   solved {counts.solved}   reward {reward}   faults: {faults}"),
         Text(f"{clock(view.elapsed_seconds)} gone, {eta} to go"),
     )
+    if view.trouble:
+        grid.add_row(Text("trouble", style="red"), Text(one_line(view.trouble, 200)), Text(""))
     return grid

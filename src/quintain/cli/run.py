@@ -17,7 +17,7 @@ from quintain import __version__
 from quintain.cli.exits import DONE, FAILED, INTERRUPTED, Failed, Usage
 from quintain.cli.live import Pulse, Screen, clock
 from quintain.cli.options import choosing
-from quintain.cli.output import console, say_json
+from quintain.cli.output import console, plain, say_json
 from quintain.cli.tally import Counts
 from quintain.cli.wire import (
     POLICIES,
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run came to, as scripts read it. `unreadable` lists tasks that are not fit to be asked; `seconds` is the
-    time of this invocation; `finished` is false when it was interrupted."""
+    """What a run came to, as scripts read it. `unreadable` lists tasks that are not fit to be asked, `trouble` is
+    the latest failure that was not the policy's; `seconds` is the time of this invocation; `finished` is false when it
+    was interrupted."""
 
     episodes: int
     solved: int
@@ -52,6 +53,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     run: str
     unreadable: tuple[str, ...] = ()
+    trouble: str | None = None
     finished: bool = True
 
     @property
@@ -182,6 +184,7 @@ def _play(run: Run, parts: Parts) -> Summary:
     return Summary(
         episodes=counts.episodes, solved=counts.solved, faults=counts.faults, reward=counts.reward,
         seconds=round(seconds, 3), run=str(run.path), unreadable=tuple(skipped.found), finished=finished,
+        trouble=pulse.trouble,
     )
 
 
@@ -221,6 +224,8 @@ def _report(summary: Summary, run: Run, *, as_json: bool) -> None:
         click.echo(f"not asked: {problem}", err=True)
     if not summary.finished:
         click.echo(f"interrupted after {summary.episodes} episodes; to go on: {_resume_line(run)}", err=True)
+    if summary.trouble:
+        click.echo(f"trouble, at last with {plain(summary.trouble, limit=2000)}", err=True)
     if as_json:
         say_json(summary)
         return
