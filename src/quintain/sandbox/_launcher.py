@@ -84,7 +84,8 @@ class LaunchedSandbox:
                 await self._agent.wait_ready()
         except TimeoutError:
             raise HouseError(
-                FaultKind.SANDBOX_CREATE_FAILED, f"{words[0]} brought no sandbox up within {READY_WITHIN_SECONDS:.0f} s"
+                FaultKind.SANDBOX_CREATE_FAILED,
+                f"{self._plan.argv[0]} brought no sandbox up within {READY_WITHIN_SECONDS:.0f} s",
             ) from None
         except (HouseError, OSError) as error:
             said = self._complaint()
@@ -118,7 +119,7 @@ class LaunchedSandbox:
                 caller.cancel()
             os.unlink(path)
             if caller not in done:
-                raise OSError(f"{words[0]} ended before its sandbox was up")
+                raise OSError(f"{self._plan.argv[0]} ended before its sandbox was up")
             return caller.result()[0]
 
     async def _gone(self) -> None:
