@@ -185,8 +185,9 @@ _Noreturn void spawner_main(struct plan *p) {
     while (more && poll(poll_fds, 2, 0) == 0) more = netpool_refill(); /* nobody waits: stock up */
     if (poll(poll_fds, 2, -1) < 0 && errno != EINTR) _exit(70);
     struct signalfd_siginfo seen[16];
-    while (read(children, seen, sizeof seen) > 0) ;
-    if (poll_fds[1].revents) reap();
+    int died = 0; /* by what was read, not by what poll saw: a signal may come between the two */
+    while (read(children, seen, sizeof seen) > 0) died = 1;
+    if (died) reap();
     if (poll_fds[0].revents) serve();
   }
 }
