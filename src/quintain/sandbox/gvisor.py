@@ -27,7 +27,7 @@ from quintain.sandbox._launcher import AGENT_AT, Plan, Spare, launched, translat
 from quintain.sandbox.base import DEFAULT_LIMITS, Capabilities, Sandbox
 from quintain.types import FaultKind, HouseError, Isolation, Limits, Network
 
-SPARE = Spare(memory_bytes=128 * 1024 * 1024, processes=256)  # gVisor's kernel and its file server, and their threads
+SPARE = Spare(memory_bytes=128 * 1024 * 1024, processes=4096)  # on ptrace, threads for each pair of process and core
 PROBE_WITHIN_SECONDS = 20
 AGENT, USER = 900, 1000  # inside; the host sees neither
 AGENT_MAY = ["CAP_SETUID", "CAP_SETGID", "CAP_KILL"]
