@@ -1,8 +1,8 @@
 """The way out for sandboxes that may have one: an HTTP proxy in a process of its own, a listening socket per sandbox.
 
 Runs as a script (`python3 -E -s _proxy.py CONTROL-FD`), standard library and `_rules` only. It accepts on sockets that
-lie on a sandbox's loopback, resolves names outside, judges the name and then the address, connects to that very address,
-and counts what it refuses. As root it gives its rights away first.
+lie on a sandbox's loopback, resolves names outside, judges the name and then the address, connects to that very
+address, and counts what it refuses. As root it gives its rights away first.
 Covers: hosts that are not listed; private, link-local, loopback and metadata addresses, and names that lead there; the
 host's own addresses; anything but TCP through CONNECT and plain HTTP.
 Does not cover: what travels inside an allowed connection (data carried to an allowed host, domain fronting under TLS).
@@ -52,6 +52,8 @@ class Target(NamedTuple):
 def parse_head(head: bytes) -> Target:
     """The request line and the header fields of a proxy request. Raises ValueError."""
     line, *fields = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+    if any(c < " " and c != "\t" for text in (line, *fields) for c in text):
+        raise ValueError("expected lines without control characters, found one")
     words = line.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
         raise ValueError(f"expected 'METHOD TARGET HTTP/1.x', found {line[:80]!r}")
@@ -105,10 +107,11 @@ class Door:
                 await self._answer(reader, writer)
             finally:
                 writer.close()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # one side went away: the other has been closed with it
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await writer.wait_closed()  # until then the last of what was sent may be on its way
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # one side went away, or a time-out ran out: the other has been closed with it
         finally:
-            caller.close()
             self._room.release()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
