@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -198,6 +202,27 @@ def test_what_is_kept_is_all_or_the_first_and_last_half(pieces: list[bytes], lim
     assert kept.value() == expected
 
 
+def test_a_rootless_program_that_kills_its_warden_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        async with (
+            NativeBackend(engines=1, terminals=True, rootless=True) as backend,
+            await Sandbox.create(backend=backend) as sandbox,
+        ):
+            neighbour = await sandbox.commands.run("sleep 400", background=True)
+            escape = "(setsid sleep 300 &); setsid sh -c 'sleep 301 & sleep 302' & sleep 0.1; kill -9 $PPID; sleep 303"
+            result = await sandbox.commands.run(escape, timeout=10)
+            assert result.signal == signal.SIGKILL
+            left = {p.argv for p in await sandbox.processes() if p.argv[0] == "sleep"}
+            assert left == {("sleep", "400")}
+            await neighbour.kill()
+            assert (await neighbour.wait()).killed_by is KilledBy.USER
+            everything = await sandbox.commands.run("(setsid sleep 300 &); kill -9 -1; sleep 301", timeout=10)
+            assert everything.signal == signal.SIGKILL
+            assert not [p for p in await sandbox.processes() if p.argv[0] == "sleep"]
+
+    asyncio.run(main())
+
+
 def test_cancelling_a_command_kills_it() -> None:
     async def play(sandbox: Sandbox) -> None:
         with pytest.raises(TimeoutError):
@@ -349,3 +374,26 @@ def test_the_sync_face_does_the_same_without_asyncio() -> None:
         assert sandbox.kill()
         assert not sandbox.kill()
         assert not sandbox.is_running()
+
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_the_examples_of_the_page_run(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/rooms/sdk.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks
+    for block in blocks:
+        (tmp_path / "block.py").write_text(block)
+        done = subprocess.run([sys.executable, tmp_path / "block.py"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert "hello quintain\n 3 False" in done.stdout
+        assert "here /work/notes\n1\n" in done.stdout
+
+
+def test_the_example_runs() -> None:
+    words = [sys.executable, ROOT / "examples/sandbox_sdk.py"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "answer 42, exit code 0" in done.stdout
+    assert "timed out: True, said 'started', left behind: 0" in done.stdout
+    assert "hello from /work/src | then 7" in done.stdout
