@@ -26,8 +26,8 @@ from typing import Any
 import msgspec
 from _machine import Account, finish
 
-from quintain.grade import Oracle, headline, oracle_modules
-from quintain.sandbox import Backend, NativeBackend, Warm
+from quintain.grade import Oracle, headline, warm_oracle
+from quintain.sandbox import Backend, NativeBackend
 from quintain.tasks import Item, Suite, Taskset, open_taskset
 from quintain.types import Limits, Program, TaskError, Verdict
 
@@ -157,7 +157,7 @@ async def grade_all(works: list[Work]) -> AsyncIterator[Done]:
 
 @asynccontextmanager
 async def native() -> AsyncIterator[Backend]:
-    async with NativeBackend(warm=Warm(preload=oracle_modules())) as backend:
+    async with NativeBackend(warm=warm_oracle()) as backend:
         yield backend
 
 

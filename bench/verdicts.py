@@ -22,7 +22,7 @@ from pathlib import Path
 
 from _machine import Account, finish
 
-from quintain.grade import Oracle, oracle_modules
+from quintain.grade import Oracle, warm_oracle
 from quintain.sandbox import NativeBackend, Warm
 from quintain.tasks import Item, open_taskset
 from quintain.types import MEBIBYTE, Limits, Program
@@ -113,7 +113,7 @@ async def oracle(account: Account, take: int) -> tuple[float, int]:
     """CPU milliseconds of one HumanEval check through the out-of-process oracle, and how many were solved."""
     items = list(open_taskset("humaneval", take=take))
     solved = 0
-    async with NativeBackend(warm=Warm(preload=oracle_modules())) as backend:
+    async with NativeBackend(warm=warm_oracle()) as backend:
         judge = Oracle(backend, confirm=False)
 
         async def one(item: Item) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from quintain.grade import Oracle, oracle_modules
-from quintain.sandbox import NativeBackend, Warm
+from quintain.grade import Oracle, warm_oracle
+from quintain.sandbox import NativeBackend
 from quintain.tasks import PythonSuite, Suite
 from quintain.types import HouseError, Limits, Program, Verdict
 
@@ -59,7 +59,7 @@ def grade_all(cases: Sequence[Case], *, confirm: bool = False, warm: bool = True
 async def _grade_all(cases: Sequence[Case], confirm: bool, warm: bool) -> dict[str, Verdict | HouseError]:
     verdicts: dict[str, Verdict | HouseError] = {}
     room = asyncio.Semaphore(2)
-    kept = Warm(preload=oracle_modules()) if warm else None
+    kept = warm_oracle() if warm else None
     async with NativeBackend(warm=kept) as backend, asyncio.TaskGroup() as group:
         oracle = Oracle(backend, confirm=confirm)
 

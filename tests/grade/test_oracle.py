@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from quintain.grade import Oracle, headline, oracle_modules
-from quintain.sandbox import NativeBackend, Warm
+from quintain.grade import Oracle, headline, warm_oracle
+from quintain.sandbox import NativeBackend
 from quintain.tasks import PythonSuite
 from quintain.types import FaultKind, HouseError, Limits, Owner, Program, Verdict
 from tests.grade.ground import Case, grade_all, needs_native, python_case, verdict_of
@@ -442,7 +442,7 @@ def test_a_file_that_imports_pytest_is_run_under_pytest() -> None:
     })
 
     async def grade() -> list[Verdict]:
-        async with NativeBackend(warm=Warm(preload=oracle_modules(), site=site)) as backend:
+        async with NativeBackend(warm=warm_oracle(site=site)) as backend:
             oracle = Oracle(backend, site=site)
             solved = PythonSuite(files=suite.files, required=(
                 "test_it.py::test_twice[1]", "test_it.py::test_twice[2]", "test_it.py::test_raises"))

@@ -106,11 +106,11 @@ async def open_house(backend: Backend) -> AsyncIterator[Environment]:
 def open_backend(name: str) -> Backend:
     """A backend by its name, that works on this host: ours, or one that an installed package offers in the entry-point
     group `quintain.sandbox`. Raises Usage for an unknown name, HostCannot where it cannot work."""
-    from quintain.grade import oracle_modules
-    from quintain.sandbox import BubblewrapBackend, ContainerBackend, GvisorBackend, NativeBackend, Warm
+    from quintain.grade import warm_oracle
+    from quintain.sandbox import BubblewrapBackend, ContainerBackend, GvisorBackend, NativeBackend
 
     own: dict[str, Callable[[], Backend]] = {
-        "native": lambda: NativeBackend(warm=Warm(preload=oracle_modules())),
+        "native": lambda: NativeBackend(warm=warm_oracle()),
         "bubblewrap": BubblewrapBackend, "gvisor": GvisorBackend, "container": ContainerBackend,
     }
     offered = {point.name: point for point in entry_points(group="quintain.sandbox")}

@@ -2,7 +2,7 @@
 
 from quintain.grade.combine import cost_of, reward_of, reward_of_fault
 from quintain.grade.judge import headline
-from quintain.grade.oracle import LEVEL, Oracle, oracle_modules
+from quintain.grade.oracle import LEVEL, Oracle, warm_oracle
 from quintain.grade.stdio import same_output
 
-__all__ = ["LEVEL", "Oracle", "cost_of", "headline", "oracle_modules", "reward_of", "reward_of_fault", "same_output"]
+__all__ = ["LEVEL", "Oracle", "cost_of", "headline", "warm_oracle", "reward_of", "reward_of_fault", "same_output"]

@@ -24,6 +24,13 @@ exec(marshal.loads(c) if m == f.MAGIC_NUMBER else s, g)
 g[a[0]](*a[1:])
 """
 
+#: The same where a warm interpreter has loaded both sides already (see `prelude`).
+BOOT_WARM = """
+import sys, marshal, quintain_warm
+d, a = marshal.loads(sys.stdin.buffer.read())
+quintain_warm.SIDES[d][a[0]](*a[1:])
+"""
+
 #: What to start the interpreter with: no site, nothing of the working directory, no bytecode files, no user's packages.
 FLAGS = ("-s", "-P", "-S", "-B")
 
@@ -62,6 +69,23 @@ def stdin_for(side: str, *call: Any) -> bytes:
     """The standard input that makes `python3 -c BOOT` run one side: the function's name, then plain arguments."""
     code, source = _program(side)
     return marshal.dumps((importlib.util.MAGIC_NUMBER, code, source, call))
+
+
+def warm_stdin_for(side: str, *call: Any) -> bytes:
+    """The standard input that makes BOOT_WARM run one side."""
+    return marshal.dumps((side, call))
+
+
+def prelude() -> str:
+    """What a warm interpreter runs beforehand: both sides loaded, as `quintain_warm.SIDES`. It holds no secret; a
+    candidate that looks at it sees what anybody can read in this package."""
+    codes = {side: _program(side)[0] for side in _PARTS}
+    return (
+        "import marshal\nSIDES = {}\n"
+        f"for side, code in {codes!r}.items():\n"
+        "    SIDES[side] = {'__name__': '__quintain__'}\n"
+        "    exec(marshal.loads(code), SIDES[side])\n"
+    )
 
 
 #: Under which folder the compiled tests say that they lie.

@@ -22,7 +22,7 @@ import msgspec
 from quintain.grade import bundle
 from quintain.grade.judge import Run, both, judge
 from quintain.grade.stdio import check_program
-from quintain.sandbox import DEFAULT_LIMITS, Backend, Sandbox
+from quintain.sandbox import DEFAULT_LIMITS, Backend, Sandbox, Warm
 from quintain.tasks import PythonSuite, StdioSuite, Suite
 from quintain.types import MEBIBYTE, HouseError, Limits, Outcome, Program, Verdict, content_digest
 
@@ -31,6 +31,8 @@ LEVEL = "L4"
 _GRACE_SECONDS = 3.0  # what both processes get beyond the candidate's own time, to start and to end
 _AFTER_SECONDS = 1.0  # how long a candidate may take to leave when nobody asks any more
 _VERIFIER_MEMORY_BYTES = 512 * MEBIBYTE
+_MODULES = ("_json", "collections", "io", "math", "operator", "random", "re", "select", "typing", "unittest",
+            "unittest.mock")
 
 
 class Oracle:
@@ -39,7 +41,7 @@ class Oracle:
     import from, where the backend makes them readable inside (`Warm.site`); the image's own packages are found anyway.
     Test files that import pytest are run under pytest, which must be in one of these.
 
-    Where the backend keeps a warm interpreter (`NativeBackend(warm=Warm(preload=oracle_modules()))`), the first run of
+    Where the backend keeps a warm interpreter for it (`NativeBackend(warm=warm_oracle())`), the first run of
     a suite is a fork of it; the confirmation always starts afresh, with a hash seed of its own.
     """
 
@@ -82,10 +84,10 @@ class Oracle:
             if not files:
                 await candidate.files.make_dir(folder)
             warm = not shuffled and self._has_warm()
-            argv = ["-c", bundle.BOOT] if warm else [self._python, *bundle.FLAGS, "-c", bundle.BOOT]
+            argv = ["-c", bundle.BOOT_WARM] if warm else [self._python, *bundle.FLAGS, "-c", bundle.BOOT]
             talk = _Talk(verifier, candidate, folder=folder, argv=argv, warm=warm,
                          env={"PYTHONHASHSEED": str(seed % 2**32), "PYTHONPATH": self._site})
-            ends = await talk.run(_verifier_input(suite, limits, seed if shuffled else None))
+            ends = await talk.run(_verifier_input(suite, limits, seed if shuffled else None, warm=warm))
         run = Run(files=dict(files), report=ends[0].stdout, verifier=ends[0], candidate=ends[1])
         expected = list(suite.required) or [
             name for path in bundle.files_with_tests(suite.files, ()) for name in
@@ -104,10 +106,10 @@ class Oracle:
         return self._warm
 
 
-def oracle_modules() -> tuple[str, ...]:
-    """What a warm interpreter should import beforehand for the oracle's programs to start at once."""
-    return ("_json", "collections", "io", "math", "operator", "random", "re", "select", "typing", "unittest",
-            "unittest.mock")
+def warm_oracle(*, site: tuple[Path, ...] = ()) -> Warm:
+    """A warm interpreter in which both of the oracle's programs are loaded and wait to be forked. `site` are
+    directories of packages that tests and answers may import."""
+    return Warm(preload=_MODULES, site=site, prelude=bundle.prelude())
 
 
 def _verifier_limits(limits: Limits) -> Limits:
@@ -119,7 +121,7 @@ def _verifier_limits(limits: Limits) -> Limits:
     )
 
 
-def _verifier_input(suite: PythonSuite, limits: Limits, seed: int | None) -> bytes:
+def _verifier_input(suite: PythonSuite, limits: Limits, seed: int | None, *, warm: bool) -> bytes:
     paths = bundle.files_with_tests(suite.files, suite.required)
     needing = [path for path in paths if bundle.imports_pytest(suite.files[path])]
     plain = [[path, bundle.compiled_test(path, suite.files[path])] for path in paths if path not in needing]
@@ -127,7 +129,8 @@ def _verifier_input(suite: PythonSuite, limits: Limits, seed: int | None) -> byt
         "modules": list(suite.modules), "plain": plain, "pytest": needing, "seed": seed,
         "call_seconds": limits.wall_seconds, "run_seconds": limits.wall_seconds,
     }
-    return bundle.stdin_for("verifier", "verify", config)
+    say = bundle.warm_stdin_for if warm else bundle.stdin_for
+    return say("verifier", "verify", config)
 
 
 class _Talk:
@@ -164,9 +167,10 @@ class _Talk:
         return outcome, None if asked.cancelled() else asked.result()
 
     async def _run_candidate(self) -> Outcome:
+        say = bundle.warm_stdin_for if self._warm else bundle.stdin_for
         try:
             return await self._candidate.run(
-                self._argv, stdin=bundle.stdin_for("candidate", "serve_candidate"), env=self._env,
+                self._argv, stdin=say("candidate", "serve_candidate"), env=self._env,
                 cwd=self._cwd, channel=self._theirs.fileno(), warm=self._warm)
         finally:
             _hang_up(self._theirs)  # our copy would keep the socket open: the verifier must see that nobody is there

@@ -101,21 +101,25 @@ class Engine:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         args += [str(theirs.fileno()), str(slot.uid_base), str(_slots.UIDS_PER_SLOT)]
         args.append("rootless" if self._rootless else "root")
-        for hierarchy in _cgroup.survey().usable:
-            path = _cgroup.prepare(hierarchy, slot.name)
-            self.directories[hierarchy.kind] = path
-            args += ["cgroup", hierarchy.kind, str(path)]
+        self.directories = _slots.make_groups(slot)
+        for kind, path in self.directories.items():
+            args += ["cgroup", kind, str(path)]
         args += ["mounts", str(len(self._mounts) // 3), *self._mounts]
+        passed = [theirs.fileno(), slot.lock]
         if self.warm is not None:
-            args += ["zygote", *self.warm.command(LIBRARY), *args[1:]]
+            words, asked = self.warm.command(LIBRARY)
+            args += ["zygote", *words, *args[1:]]
+            passed.append(asked)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the engine
         try:
             self._process = subprocess.Popen(
-                args, pass_fds=(theirs.fileno(), slot.lock), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                args, pass_fds=passed, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=self._errors, start_new_session=True, env=ENVIRONMENT, cwd="/",
             )
         finally:
             theirs.close()
+            for fd in passed[2:]:
+                os.close(fd)
         ours.setblocking(False)
         self._control = ours
 

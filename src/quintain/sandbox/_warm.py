@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -31,14 +32,18 @@ class Warm(msgspec.Struct, frozen=True, kw_only=True):
         prelude = Path(__file__).with_name("_warm_pytest.py").read_text()
         return cls(preload=("pytest", *preload), site=site, prelude=prelude)
 
-    def command(self, library: Path) -> list[str]:
-        """How the zygote is started, up to the words for the engine."""
+    def command(self, library: Path) -> tuple[list[str], int]:
+        """How the zygote is started, up to the words for the engine, and the descriptor from which it reads what to
+        prepare: that may be longer than a word of a command line. The caller passes it on and closes it."""
         config = {
             "preload": self.preload, "site": [f"/{inside}" for _, inside in self.places()], "prelude": self.prelude,
             "library": str(library),
         }
         script = Path(__file__).with_name("_zygote.py")
-        return [interpreter(), "-I", "-S", str(script), json.dumps(config)]
+        fd = os.memfd_create("quintain-warm")
+        os.write(fd, json.dumps(config).encode())
+        os.lseek(fd, 0, os.SEEK_SET)
+        return [interpreter(), "-I", "-S", str(script), str(fd)], fd
 
 
 def interpreter() -> str:

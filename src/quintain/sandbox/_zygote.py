@@ -1,6 +1,6 @@
 """A warm interpreter: started once for each engine, it imports what programs will need, then becomes the spawner.
 
-Runs as a script of its own (`python3 -I -S _zygote.py CONFIG ENGINE-WORDS...`), standard library only. Every sandbox
+Runs as a script of its own (`python3 -I -S _zygote.py FD ENGINE-WORDS...`), standard library only. Every sandbox
 that it makes is a fork of it; `run(..., warm=True)` forks once more and runs the program here, with no new interpreter.
 Covers: random state (reseeded by the interpreter, and for numpy here), temp names, argv, environment, standard streams.
 Does not cover: the layout of memory and the hash seed, which all forks of one zygote share.
@@ -127,4 +127,6 @@ def _finish(code: int) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(serve(json.loads(sys.argv[1]), sys.argv[2:]))
+    with open(int(sys.argv[1]), "rb") as asked:
+        wanted = json.load(asked)
+    raise SystemExit(serve(wanted, sys.argv[2:]))
