@@ -13,14 +13,15 @@ Does not cover: resistance to deliberate escapes (see tests/adversary/escapes), 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
 
-from quintain.sandbox import Backend
-from quintain.testing.sandbox.canary import canary
+from quintain.sandbox import Backend, Capabilities
+from quintain.testing.sandbox.canary import Canary, canary
 from quintain.testing.sandbox.play import play
 from quintain.testing.sandbox.scenario import Expect, Scenario, Step, scenarios
 from quintain.testing.sandbox.verdict import lacking
@@ -74,8 +75,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join([*lines, f"{self.backend}: {counts}"])
 
 
-async def check_backend(backend: Backend, only: Sequence[str] = ()) -> Report:
-    """Play every scenario (or those whose id begins with one of `only`) on a backend.
+async def check_backend(backend: Backend, only: Sequence[str] = (), *, at_once: int = 3) -> Report:
+    """Play every scenario (or those whose id begins with one of `only`) on a backend, `at_once` of them side by side.
 
     Raises ValueError when the backend is not available here (the message names what is missing) or when nothing in
     the kit fits `only`.
@@ -87,18 +88,33 @@ async def check_backend(backend: Backend, only: Sequence[str] = ()) -> Report:
     if not chosen:
         raise ValueError(f"expected ids of scenarios, found none that begin with {list(only)}")
     network = Network.NONE if Network.NONE in capabilities.networks else capabilities.networks[0]
-    rows = []
+    places = asyncio.Semaphore(at_once)
+    rows: dict[str, Row] = {}
+
+    async def judge(scenario: Scenario, bird: Canary) -> None:
+        async with places:
+            rows[scenario.id] = await _row(backend, capabilities, scenario, bird, network)
+
     with canary() as bird:
+        async with asyncio.TaskGroup() as group:
+            for scenario in chosen:
+                if not scenario.alone:
+                    group.create_task(judge(scenario, bird))
         for scenario in chosen:
-            need = lacking(capabilities, scenario)
-            if need is not None:
-                row = Row(id=scenario.id, title=scenario.title, verdict=Verdict.NOT_OFFERED, evidence=f"needs {need}")
-            else:
-                started = time.monotonic()
-                wrong = await play(backend, scenario, bird, network)
-                row = Row(
-                    id=scenario.id, title=scenario.title, verdict=Verdict.FAILED if wrong else Verdict.PASSED,
-                    evidence=wrong, seconds=time.monotonic() - started,
-                )
-            rows.append(row)
-    return Report(backend=capabilities.name, rows=tuple(rows))
+            if scenario.alone:
+                await judge(scenario, bird)
+    return Report(backend=capabilities.name, rows=tuple(rows[s.id] for s in chosen))
+
+
+async def _row(
+    backend: Backend, capabilities: Capabilities, scenario: Scenario, bird: Canary, network: Network
+) -> Row:
+    need = lacking(capabilities, scenario)
+    if need is not None:
+        return Row(id=scenario.id, title=scenario.title, verdict=Verdict.NOT_OFFERED, evidence=f"needs {need}")
+    started = time.monotonic()
+    wrong = await play(backend, scenario, bird, network)
+    return Row(
+        id=scenario.id, title=scenario.title, verdict=Verdict.FAILED if wrong else Verdict.PASSED, evidence=wrong,
+        seconds=time.monotonic() - started,
+    )

@@ -80,6 +80,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     source: str
     needs: tuple[str, ...] = ()
     boxes: int = 1
+    alone: bool = False  # measures the house itself, or fills the machine: nothing else is played meanwhile
     limits: Limits = Limits()
     steps: tuple[Step, ...]
 
