@@ -1,7 +1,21 @@
 """Places where untrusted programs run."""
 
 from quintain.sandbox._warm import Warm
-from quintain.sandbox.base import DEFAULT_LIMITS, Backend, Capabilities, FileInfo, Files, Sandbox
+from quintain.sandbox.base import (
+    DEFAULT_LIMITS,
+    Backend,
+    Capabilities,
+    FileInfo,
+    Files,
+    Forking,
+    Interactive,
+    Networked,
+    Process,
+    ProcessInfo,
+    Sandbox,
+    Snapshot,
+    Snapshots,
+)
 from quintain.sandbox.bubblewrap import BubblewrapBackend
 from quintain.sandbox.choice import choose
 from quintain.sandbox.container import ContainerBackend
@@ -12,6 +26,6 @@ from quintain.sandbox.pool import Pool
 
 __all__ = [
     "Backend", "BubblewrapBackend", "Capabilities", "ContainerBackend", "DEFAULT_LIMITS", "FileInfo", "Files",
-    "GvisorBackend", "Host", "Layer", "NativeBackend", "Pool", "Sandbox", "Sweep", "Warm", "choose", "clean", "examine",
-    "report",
+    "Forking", "GvisorBackend", "Host", "Interactive", "Layer", "NativeBackend", "Networked", "Pool", "Process",
+    "ProcessInfo", "Sandbox", "Snapshot", "Snapshots", "Sweep", "Warm", "choose", "clean", "examine", "report",
 ]

@@ -192,10 +192,10 @@ class Agent:
     async def run(
         self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], cwd: str, limits: Limits,
         channel: int | None, warm: bool, on_stdout: Callable[[bytes], None] | None,
-        on_stderr: Callable[[bytes], None] | None,
+        on_stderr: Callable[[bytes], None] | None, flags: int = 0,
     ) -> Exit:
         """Raises HouseError(SANDBOX_LOST), ValueError for what no kernel can execute (NUL bytes, no argv)."""
-        flags = (_wire.RUN_WARM if warm else 0) | (_wire.RUN_STREAM if on_stdout or on_stderr else 0)
+        flags |= (_wire.RUN_WARM if warm else 0) | (_wire.RUN_STREAM if on_stdout or on_stderr else 0)
         running = self._begin(limits, flags, on_stdout, on_stderr)
         try:
             body = _request_of(argv, env, cwd, limits, flags | (_wire.RUN_CHANNEL if channel is not None else 0))

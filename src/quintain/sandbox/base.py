@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
@@ -28,6 +29,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     unique_uid: bool = False
     channel: bool = False
     warm: bool = False
+    snapshot: bool = False
+    images: tuple[str, ...] = ("host",)
     covers: tuple[str, ...] = ()
     does_not_cover: tuple[str, ...] = ()
     missing: dict[str, str] = {}
@@ -188,4 +191,61 @@ class Networked(Backend, Protocol):
 
         Raises ValueError for an entry that is none of these, or a list beside NONE.
         """
+        ...
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag="quintain-snapshot-1"):
+    """The files of a sandbox as bytes, the same for the same trees (names, modes, links, content).
+
+    `content` is a GNU tar: work/, tmp/, shm/, or root/ (all that differs from the image, with the whiteouts of
+    an OCI layer) and shm/ where the whole root is writable. `left_out` names what is not kept, as 'KIND PATH': FIFOs,
+    sockets, devices, what could not be read. Processes and memory are not in it.
+    """
+
+    image: str
+    image_digest: str
+    content: bytes
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """sha256 (hex) of the content."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    def encode(self) -> bytes:
+        """For the blob store, or another host."""
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Snapshot:
+        """Raises ValueError for what `encode` has not made."""
+        try:
+            return msgspec.msgpack.decode(data, type=cls)
+        except msgspec.DecodeError as error:
+            raise ValueError(f"expected an encoded snapshot, found {error}") from None
+
+
+class Forking(Sandbox, Protocol):
+    """A sandbox whose files can be kept and multiplied (`Capabilities.snapshot`)."""
+
+    async def snapshot(self) -> Snapshot:
+        """What its files are now. A tree that programs change meanwhile may be caught between two states.
+        Raises HouseError(SANDBOX_LOST) when it cannot be read to the end within 120 s."""
+        ...
+
+    def fork(self, count: int = 1, *, limits: Limits | None = None) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
+        """`count` new sandboxes of the same image and network with the same files, under `limits` or its own.
+        Raises HouseError."""
+        ...
+
+
+class Snapshots(Backend, Protocol):
+    """A backend whose sandboxes are `Forking`."""
+
+    def restore(
+        self, snapshot: Snapshot, *, limits: Limits = DEFAULT_LIMITS, count: int = 1, network: Network = Network.NONE,
+        allow: Sequence[str] = (),
+    ) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
+        """`count` new sandboxes with the files of a snapshot, taken here or elsewhere. Raises
+        HouseError(SANDBOX_CREATE_FAILED): it does not fit into `limits`, or its image is not the same here."""
         ...

@@ -16,33 +16,46 @@ import functools
 import os
 import signal as signals
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
 
 import msgspec
 
-from quintain.sandbox import _gateway, _layout, _wire
+from quintain.sandbox import _gateway, _root, _snapshots, _wire
 from quintain.sandbox._agent import Agent
 from quintain.sandbox._agent_files import NativeFiles
 from quintain.sandbox._cgroup import Gauge, Usage
+from quintain.sandbox._crews import Crews
 from quintain.sandbox._engine import Cell, Engine
 from quintain.sandbox._gateway import Door, Gateway, check_allow
 from quintain.sandbox._probe import probe_native
 from quintain.sandbox._process import StartedProcess
 from quintain.sandbox._running import Exit
 from quintain.sandbox._warm import Warm
-from quintain.sandbox.base import DEFAULT_LIMITS, Capabilities, ProcessInfo, Sandbox
-from quintain.types import FaultKind, HouseError, KilledBy, Limits, Network, Outcome, Status
+from quintain.sandbox.base import DEFAULT_LIMITS, Capabilities, ProcessInfo, Sandbox, Snapshot
+from quintain.sandbox.image import Image, Images, Ran
+from quintain.types import MEBIBYTE, FaultKind, HouseError, KilledBy, Limits, Network, Outcome, Status
 
 DOWN_NEWS_WITHIN_SECONDS = 2.0
+IMAGES = ("host", "dir:PATH", "oci:LAYOUT[:TAG]", "build:CONTEXT", "+rw")
+BUILD_LIMITS = Limits(
+    wall_seconds=900.0, cpu_seconds=1800.0, memory_bytes=4096 * MEBIBYTE, disk_bytes=4096 * MEBIBYTE, inodes=500_000,
+    processes=256,
+)  # of each RUN of a Dockerfile
 
 
 class NativeSandbox:
     """One sandbox of the native backend. Made by `NativeBackend.open`."""
 
-    def __init__(self, cell: Cell, limits: Limits) -> None:
+    def __init__(
+        self, cell: Cell, limits: Limits, *, image: Image,
+        restore: Callable[..., AbstractAsyncContextManager[Sequence[Sandbox]]],
+    ) -> None:
         assert cell.socket is not None and cell.engine.slot is not None
         self._cell = cell
         self._limits = limits
+        self._image = image
+        self._restore = restore
         self._agent = Agent(cell.socket)
         self._gauge = Gauge(cell.engine.directories, f"s{cell.place}")
         self._door: Door | None = None
@@ -83,7 +96,7 @@ class NativeSandbox:
 
     def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
         outward = _gateway.environment() if self._door is not None else {}
-        return {**_layout.default_environment(), **outward, **(env or {})}
+        return {**_root.environment(self._image), **outward, **(env or {})}
 
     async def _settle(self, limits: Limits, done: Exit) -> Outcome:
         if done.flags & _wire.EXIT_LEFTOVER:
@@ -121,6 +134,26 @@ class NativeSandbox:
     async def resume(self) -> None:
         await self._agent.freeze(False)
 
+    @property
+    def workdir(self) -> str:
+        """Where the image says that commands start (WORKDIR), or /work; for `cwd`."""
+        return self._image.workdir or "/work"
+
+    async def snapshot(self) -> Snapshot:
+        """See `Forking.snapshot`."""
+        return await _snapshots.save(self._agent, self._limits, self._image)
+
+    async def restore(self, snapshot: Snapshot) -> None:
+        """Take on the files of a snapshot; once, before anything has run here."""
+        await _snapshots.restore(self._agent, self._limits, snapshot)
+
+    @asynccontextmanager
+    async def fork(self, count: int = 1, *, limits: Limits | None = None) -> AsyncIterator[Sequence[Sandbox]]:
+        """See `Forking.fork`."""
+        kept = await self.snapshot()
+        async with self._restore(kept, limits=limits or self._limits, count=count) as boxes:
+            yield boxes
+
     async def open_door(self, gateway: Gateway, network: Network, allow: Sequence[str]) -> None:
         """Give it the way out that `network` and `allow` describe. Raises HouseError."""
         try:
@@ -154,6 +187,7 @@ class NativeSandbox:
 
     def let_go(self) -> None:
         self._agent.close()
+        self._gauge.close()
 
     async def close(self) -> None:
         self._agent.close()
@@ -207,6 +241,8 @@ class NativeBackend:
 
     `rootless` (default: unless root) uses a user namespace. `warm` keeps an interpreter ready to be forked.
     `loopback=False` shares one empty network namespace among all sandboxes: no interface at all, and cheaper.
+    `cache` is where layers of images are kept (default: below $XDG_CACHE_HOME); the engines of at most `images` images
+    are kept running beyond those in use.
     `terminals` gives each sandbox a devpts of its own, for `start(terminal=...)`; one more mount each.
 
     A sandbox with a network other than NONE still has nothing but its loopback: there listens an HTTP proxy (http_proxy
@@ -219,17 +255,16 @@ class NativeBackend:
 
     def __init__(
         self, *, engines: int | None = None, rootless: bool | None = None, warm: Warm | None = None,
-        loopback: bool = True, terminals: bool = False,
+        loopback: bool = True, terminals: bool = False, cache: Path | None = None, images: int = 8,
     ) -> None:
         self._warm = warm
         self._network = _wire.NET_LOOPBACK if loopback else _wire.NET_EMPTY
-        self._count = engines or min(4, len(os.sched_getaffinity(0)))
         self._rootless = os.geteuid() != 0 if rootless is None else rootless
         self._flags = _wire.OPEN_TERMINALS if terminals else 0
         self._gateway = Gateway()
-        self._engines: list[Engine] = []
-        self._stack = AsyncExitStack()
-        self._starting = asyncio.Lock()
+        count = engines or min(4, len(os.sched_getaffinity(0)))
+        self._crews = Crews(count=count, rootless=self._rootless, warm=warm, most=images)
+        self._images = Images(cache, self._build_step)
         self._turn = 0
 
     async def __aenter__(self) -> NativeBackend:
@@ -240,22 +275,14 @@ class NativeBackend:
 
     async def aclose(self) -> None:
         await self._gateway.aclose()
-        await self._stack.aclose()
-        self._engines.clear()
+        await self._crews.aclose()
 
     def probe(self) -> Capabilities:
         found = probe_native(rootless=self._rootless)
         networks = tuple(Network) if self._network == _wire.NET_LOOPBACK else (Network.NONE,)
-        return msgspec.structs.replace(found, warm=self._warm is not None, networks=networks)
-
-    async def _engines_for(self, image: str) -> list[Engine]:
-        if image != "host":
-            raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"expected image 'host', found {image!r}")
-        async with self._starting:
-            while len(self._engines) < self._count:
-                engine = Engine(_layout.host_image(self._warm), rootless=self._rootless, warm=self._warm)
-                self._engines.append(await self._stack.enter_async_context(engine))
-        return self._engines
+        return msgspec.structs.replace(
+            found, warm=self._warm is not None, networks=networks, snapshot=True, images=IMAGES
+        )
 
     def open(
         self, image: str = "host", *, limits: Limits = DEFAULT_LIMITS, count: int = 1, network: Network = Network.NONE,
@@ -264,10 +291,49 @@ class NativeBackend:
         check_allow(network, allow)
         return self._open(image, limits, count, network, allow)
 
+    def restore(
+        self, snapshot: Snapshot, *, limits: Limits = DEFAULT_LIMITS, count: int = 1, network: Network = Network.NONE,
+        allow: Sequence[str] = (),
+    ) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
+        """See `Snapshots.restore`."""
+        check_allow(network, allow)
+        return self._restore(snapshot, limits, count, network, allow)
+
+    @asynccontextmanager
+    async def _restore(
+        self, snapshot: Snapshot, limits: Limits, count: int, network: Network, allow: Sequence[str],
+    ) -> AsyncIterator[Sequence[Sandbox]]:
+        image = await self._images.find(snapshot.image)
+        if image.digest != snapshot.image_digest:
+            raise HouseError(
+                FaultKind.SANDBOX_CREATE_FAILED,
+                f"expected {snapshot.image} with digest {snapshot.image_digest!r}, found {image.digest!r} here",
+            )
+        async with self._opened(image, limits, count, network, allow) as boxes:
+            for box in boxes:
+                await box.restore(snapshot)
+            yield boxes
+
+    async def _build_step(self, image: Image, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> Ran:
+        async with self._opened(image, BUILD_LIMITS, 1, Network.NONE, ()) as [box]:
+            outcome = await box.run(argv, env=env, cwd=cwd)
+            said = outcome.text + outcome.error_text
+            if outcome.status is not Status.OK:
+                how = f"exit code {outcome.exit_code}" if outcome.exit_code else outcome.status.value.replace("_", " ")
+                return Ran(problem=f"found {how}", output=said, changes=b"")
+            return Ran(problem="", output=said, changes=(await box.snapshot()).content)
+
     @asynccontextmanager
     async def _open(
         self, image: str, limits: Limits, count: int, network: Network, allow: Sequence[str],
     ) -> AsyncIterator[Sequence[Sandbox]]:
+        async with self._opened(await self._images.find(image), limits, count, network, allow) as boxes:
+            yield boxes
+
+    @asynccontextmanager
+    async def _opened(
+        self, image: Image, limits: Limits, count: int, network: Network, allow: Sequence[str],
+    ) -> AsyncIterator[list[NativeSandbox]]:
         if network is not Network.NONE and self._network != _wire.NET_LOOPBACK:
             raise HouseError(
                 FaultKind.SANDBOX_CREATE_FAILED,
@@ -275,23 +341,24 @@ class NativeBackend:
             )
         if count < 1:
             raise ValueError(f"expected a count of at least 1, found {count}")
-        engines = await self._engines_for(image)
+        again = functools.partial(self.restore, network=network, allow=allow)
         cells: list[Cell] = []
         boxes: list[NativeSandbox] = []
-        try:
-            for engine, share in self._shares(engines, count):
-                cells += await engine.open(limits, share, self._network, self._flags)
-            boxes += [NativeSandbox(cell, limits) for cell in cells]
-            for box in boxes:
-                await box.wait_ready()
-                if network is not Network.NONE:
-                    await box.open_door(self._gateway, network, allow)
-            yield boxes
-        finally:
-            for box in boxes:
-                box.let_go()
-                await box.shut_door()
-            await _close_all(cells)
+        async with self._crews.use(image) as engines:
+            try:
+                for engine, share in self._shares(engines, count):
+                    cells += await engine.open(limits, share, self._network, self._flags)
+                boxes += [NativeSandbox(cell, limits, image=image, restore=again) for cell in cells]
+                for box in boxes:
+                    await box.wait_ready()
+                    if network is not Network.NONE:
+                        await box.open_door(self._gateway, network, allow)
+                yield boxes
+            finally:
+                for box in boxes:
+                    box.let_go()
+                    await box.shut_door()
+                await _close_all(cells)
 
     def _shares(self, engines: list[Engine], count: int) -> list[tuple[Engine, int]]:
         """How many each engine makes; single ones go round."""

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,6 +240,7 @@ _Noreturn void snapshot_restore(int fd) {
   static struct tar_header h, none;
   char *name = NULL, *link = NULL;
   in = fd;
+  signal(SIGXFSZ, SIG_IGN); /* too large is an error like any other */
   for (;;) {
     take(&h, sizeof h);
     if (!memcmp(&h, &none, sizeof h)) break;

@@ -60,6 +60,7 @@ _Noreturn void exec_program(struct command *c, const struct run_request *want, c
   if (dup2(fds[0] >= 0 ? fds[0] : open("/dev/null", O_RDONLY), 0) < 0 || dup2(fds[1], 1) < 0 || dup2(fds[2], 2) < 0) { error = errno; goto out; }
   if (want->flags & (RUN_SAVE | RUN_RESTORE)) { /* no program at all: our own code, with the program's rights */
     close(report);
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* it holds the agent's descriptors, and no program may look into it */
     if (want->flags & RUN_SAVE) snapshot_save(c->channel); else snapshot_restore(c->channel);
   }
   int keep_report = fcntl(report, F_DUPFD_CLOEXEC, 64);

@@ -23,7 +23,7 @@ static char *path; static size_t path_len, path_cap; /* of where we are, inside 
 static int in_upper;
 
 static _Noreturn void stop(const char *what, const char *name) {
-  fprintf(stderr, "%s %.*s%s%s: %s", what, (int)(path_len < 4000 ? path_len : 4000), path ? path : "", *name ? "/" : "", name, strerror(errno));
+  fprintf(stderr, "%s %.*s%s%s: %s", what, (int)(path_len < 300 ? path_len : 300), path ? path : "", *name ? "/" : "", name, strerror(errno));
   fflush(stderr);
   _exit(1);
 }
@@ -221,20 +221,17 @@ static char **names_here(void) {
 
 static void save_here(void);
 
-/* One descriptor however deep: down by name, back by `..`, and only if that is where we came from. */
+/* No descriptor is kept on the way down: down by name, back by `..`, and only if that is where we came from. */
 static void save_directory(const char *name, const struct stat *st) {
   struct stat above, now;
   int fd = open_own(name, st, O_DIRECTORY);
   if (fd < 0) { if (errno != ENOENT) report("unreadable"); return; }
-  if (stat(".", &above) || fchdir(fd)) { /* readable, but not to be entered */
-    if (fchmod(fd, (st->st_mode & 07777) | 0700) || fchdir(fd)) { report("unreadable"); close(fd); return; }
-  }
-  if (faccessat(AT_FDCWD, ".", R_OK | X_OK, AT_EACCESS)) fchmod(fd, (st->st_mode & 07777) | 0700);
-  save_here();
-  if (fstat(fd, &now) == 0 && (now.st_mode & 07777) != (st->st_mode & 07777)) fchmod(fd, st->st_mode & 07777);
-  int lost = chdir("..") || stat(".", &now) || now.st_ino != above.st_ino || now.st_dev != above.st_dev;
+  int shut = (st->st_mode & 0700) != 0700 && !fchmod(fd, (st->st_mode & 07777) | 0700);
+  if (stat(".", &above) || fchdir(fd)) { report("unreadable"); close(fd); return; }
   close(fd);
-  if (lost) { errno = ESTALE; stop("come back from", ""); }
+  save_here();
+  if (chdir("..") || stat(".", &now) || now.st_ino != above.st_ino || now.st_dev != above.st_dev) { errno = ESTALE; stop("come back from", ""); }
+  if (shut && !lstat(name, &now) && S_ISDIR(now.st_mode)) chmod(name, st->st_mode & 07777);
 }
 
 static void save_link(const char *name, const struct stat *st) {
