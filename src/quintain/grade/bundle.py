@@ -97,14 +97,33 @@ def compiled_test(path: str, content: bytes) -> bytes | None:
     """A trusted test file as compiled code whose failed comparisons tell both values; None if it does not compile."""
     try:
         tree = ast.parse(content, filename=f"{TESTS}/{path}")
-        tree = ast.fix_missing_locations(_TellValues().visit(tree))
+        tree = _TellValues(content).visit(tree)
         return marshal.dumps(compile(tree, f"{TESTS}/{path}", "exec", dont_inherit=True))
     except (SyntaxError, ValueError):
         return None
 
 
+_OPERATORS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Is: "is",
+    ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
+}
+
+
 class _TellValues(ast.NodeTransformer):
     """`assert a == b` → the same, with a message that holds both values; each side is evaluated once, in order."""
+
+    def __init__(self, content: bytes) -> None:
+        self._lines = content.splitlines()
+
+    def _said(self, node: ast.Assert) -> str:
+        """The assertion as it stands in the file, on one line, cut at 300 characters."""
+        end_line, end = node.end_lineno or node.lineno, node.end_col_offset
+        lines = self._lines[node.lineno - 1 : end_line]
+        if not lines:
+            return ""
+        lines[-1] = lines[-1][:end]
+        lines[0] = lines[0][node.col_offset :]
+        return " ".join(line.decode("utf-8", "replace").strip() for line in lines)[:300]
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         test = node.test
@@ -113,11 +132,13 @@ class _TellValues(ast.NodeTransformer):
         names = ("__quintain_left__", "__quintain_right__")
         left, right = (ast.NamedExpr(target=ast.Name(id=name, ctx=ast.Store()), value=value)
                        for name, value in zip(names, (test.left, test.comparators[0]), strict=True))
-        operator = ast.unparse(ast.Compare(left=ast.Name("a"), ops=test.ops, comparators=[ast.Name("b")]))[2:-2]
-        source = ast.unparse(node)[:300]
-        shown = ast.parse(f"__quintain_show__({source!r}, {names[0]}, {operator!r}, {names[1]})", mode="eval").body
+        shown = ast.Call(
+            func=ast.Name("__quintain_show__", ast.Load()), keywords=[],
+            args=[ast.Constant(self._said(node)), ast.Name(names[0], ast.Load()),
+                  ast.Constant(_OPERATORS[type(test.ops[0])]), ast.Name(names[1], ast.Load())],
+        )
         made = ast.Assert(test=ast.Compare(left=left, ops=test.ops, comparators=[right]), msg=shown)
-        return ast.copy_location(made, node)
+        return ast.fix_missing_locations(ast.copy_location(made, node))
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         # a walrus in a class body or a comprehension of one is no error, but would leave names in the class
@@ -127,6 +148,8 @@ class _TellValues(ast.NodeTransformer):
 
 def imports_pytest(content: bytes) -> bool:
     """Whether a test file needs pytest to run."""
+    if b"pytest" not in content:
+        return False
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError):

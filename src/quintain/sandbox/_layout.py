@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 from quintain.sandbox._warm import Warm
@@ -20,12 +21,14 @@ PASSWD = "root:x:0:0:root:/root:/usr/sbin/nologin\nprogram:x:{uid}:{uid}:program
 GROUP = "root:x:0:\nprogram:x:{uid}:\n"
 
 
+@cache
 def interpreter_prefix() -> Path | None:
     """Where our interpreter lives, if outside /usr."""
     prefix = Path(sys.base_prefix).resolve()
     return None if prefix.is_relative_to("/usr") else prefix
 
 
+@cache
 def search_path() -> str:
     """PATH inside; the interpreter that runs the house comes first, so that `python3` is at least as new as ours."""
     prefix = interpreter_prefix()
