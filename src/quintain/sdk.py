@@ -10,10 +10,11 @@ from quintain.sandbox.sdk import (
     FileEvent,
     Sandbox,
     Session,
+    Snapshot,
 )
 from quintain.sandbox.sync import SyncSandbox
 
 __all__ = [
     "Change", "CommandError", "CommandHandle", "CommandInfo", "CommandResult", "FileEvent", "SANDBOX_LIMITS", "Sandbox",
-    "Session", "SyncSandbox",
+    "Session", "Snapshot", "SyncSandbox",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quintain.sandbox import NativeBackend
+from quintain.sandbox import BubblewrapBackend, NativeBackend
 from quintain.sandbox._commands import Decoded
 from quintain.sandbox._retain import Retained
 from quintain.sdk import Change, CommandError, FileEvent, Sandbox, SyncSandbox
-from quintain.types import MEBIBYTE, FaultKind, HouseError, KilledBy, Limits, Status
+from quintain.types import MEBIBYTE, FaultKind, HouseError, KilledBy, Limits, Network, Status
 
 
 def in_sandbox(play: Callable[[Sandbox], Awaitable[None]], **options: object) -> None:
@@ -397,3 +398,45 @@ def test_the_example_runs() -> None:
     assert "answer 42, exit code 0" in done.stdout
     assert "timed out: True, said 'started', left behind: 0" in done.stdout
     assert "hello from /work/src | then 7" in done.stdout
+
+
+def test_a_fork_has_the_files_and_goes_its_own_way() -> None:
+    async def main() -> None:
+        origin = await Sandbox.create(env={"NAME": "same"})
+        await origin.files.write("a/file", "one")
+        await origin.commands.run("chmod 751 a; ln -s file a/link", check=True)
+        await origin.commands.run("sleep 300", background=True)
+        first, second = await origin.fork(2)
+        await first.files.write("a/file", "two")
+        assert await origin.kill()
+        async with first, second:
+            assert await second.files.read("a/link") == "one"
+            assert (await first.commands.run("stat -c %a a; cat a/link; echo $NAME")).stdout == "751\ntwosame\n"
+            assert await second.processes() == []
+            snapshot = await second.snapshot()
+        async with await Sandbox.create(snapshot) as later:
+            assert await later.files.read("a/file") == "one"
+
+    asyncio.run(main())
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (apt-get install bubblewrap)")
+def test_the_sdk_works_over_another_backend_and_says_what_that_one_lacks() -> None:
+    async def main() -> None:
+        async with BubblewrapBackend() as backend, await Sandbox.create(backend=backend) as sandbox:
+            neighbour = await sandbox.commands.run("sleep 400", background=True)
+            result = await sandbox.commands.run("echo partial; setsid sleep 300 & sleep 301", timeout=0.4)
+            assert (result.timed_out, result.stdout) == (True, "partial\n")
+            assert ("sleep", "300") not in {p.argv for p in await sandbox.processes()}
+            session = await sandbox.sessions.create()
+            await session.run("x=1")
+            assert (await session.run("echo $x")).stdout == "1\n"
+            terminal = await sandbox.pty.create(cmd=["tty"])
+            assert (await terminal.wait()).stdout.startswith("/dev/pts/")
+            await neighbour.kill()
+            with pytest.raises(ValueError, match="'bubblewrap'"):
+                await sandbox.snapshot()
+            with pytest.raises(ValueError, match="network 'full'"):
+                await Sandbox.create(backend=backend, network=Network.FULL)
+
+    asyncio.run(main())

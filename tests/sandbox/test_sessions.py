@@ -158,6 +158,14 @@ def test_a_time_out_kills_its_own_command_and_spares_earlier_jobs() -> None:
     in_session(play)
 
 
+def test_a_session_forgets_what_has_ended_and_bears_many_commands() -> None:
+    async def play(_: Sandbox, session: Session) -> None:
+        for number in range(70):
+            assert (await session.run(f"echo {number}; sleep 0.0{number % 3} &")).stdout == f"{number}\n"
+
+    in_session(play)
+
+
 def test_two_sessions_share_files_and_nothing_else() -> None:
     async def play(sandbox: Sandbox, one: Session) -> None:
         two = await sandbox.sessions.create("two", cwd="/tmp", env={"NAME": "second"})

@@ -231,6 +231,7 @@ class Agent:
         flags |= (_wire.RUN_TERMINAL if terminal else 0) | (_wire.RUN_LINGER if linger else 0)
         running = self._begin(limits, flags, on_stdout, on_stderr)
         forget = functools.partial(self._requests.pop, running.number, None)
+        running.lingers, running.forget = linger, forget
         try:
             body = _request_of(argv, env, cwd, limits, flags, terminal)
             await self._submit(A.RUN, running.number, body, stdin=stdin or b"", channel=channel)
@@ -243,10 +244,6 @@ class Agent:
             self.tell_soon(A.KILL, running.number)
             forget()
             raise
-        if not linger:
-            running.done.add_done_callback(lambda _: forget())
-        else:
-            running.forget = forget
         return running
 
     @property

@@ -118,6 +118,10 @@ class CommandHandle:
     def pid(self) -> int:
         return self.info.pid
 
+    @property
+    def ended(self) -> bool:
+        return self._process.ended
+
     async def wait(self, *, check: bool = False) -> CommandResult:
         """How it ended. Raises CommandError when `check` and not OK; HouseError when the sandbox is gone."""
         outcome = await self._process.wait()
@@ -241,8 +245,7 @@ class Commands:
 
     async def list(self) -> list[CommandInfo]:
         """The commands that this SDK object started and that still run."""
-        alive = {p.pid for p in await self._box.processes()}
-        self._handles = {pid: handle for pid, handle in self._handles.items() if pid in alive}
+        self._handles = {pid: handle for pid, handle in self._handles.items() if not handle.ended}
         return [handle.info for handle in self._handles.values()]
 
     async def connect(self, pid: int) -> CommandHandle:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import signal
 import socket
@@ -20,7 +21,9 @@ from quintain.sandbox._agent_files import NativeFiles
 from quintain.sandbox._cgroup import Gauge
 from quintain.sandbox._engine import program
 from quintain.sandbox._ground import Ground, remove_tree
-from quintain.sandbox.base import Sandbox
+from quintain.sandbox._process import StartedProcess
+from quintain.sandbox._running import Exit
+from quintain.sandbox.base import ProcessInfo, Sandbox
 from quintain.sandbox.native import outcome_of
 from quintain.types import FaultKind, HouseError, KilledBy, Limits, Outcome, Status
 
@@ -70,7 +73,7 @@ class LaunchedSandbox:
             raise HouseError(FaultKind.SANDBOX_LOST, "the sandbox was closed")
         return self._agent
 
-    async def start(self, doors: Sequence[str]) -> None:
+    async def bring_up(self, doors: Sequence[str]) -> None:
         """Start the launcher inside the groups behind `doors` and wait for the agent. Raises HouseError."""
         words = ["/bin/sh", "-c", ENTER_GROUPS, "sh", " ".join(doors), *self._plan.argv] if doors else self._plan.argv
         try:
@@ -146,7 +149,40 @@ class LaunchedSandbox:
             )
         except HouseError as error:
             return await self._lost(error)
+        return await self._settle(limits, done)
+
+    async def _settle(self, limits: Limits, done: Exit) -> Outcome:
         return outcome_of(done, limits, self._gauge.read())
+
+    async def start(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str = "/work",
+        limits: Limits | None = None, stdin: bytes | None = b"", channel: int | None = None,
+        terminal: tuple[int, int] | None = None, linger: bool = False,
+        on_stdout: Callable[[bytes], None] | None = None, on_stderr: Callable[[bytes], None] | None = None,
+    ) -> StartedProcess:
+        """See `Interactive.start`."""
+        limits = self._limits if limits is None else limits.within(self._limits)
+        agent = self._reached()
+        if not agent.busy:
+            self._gauge.begin()
+        running = await agent.start(
+            argv, stdin=stdin, env={**_layout.default_environment(), **(env or {})}, cwd=cwd, limits=limits,
+            channel=channel, terminal=terminal, linger=linger, on_stdout=on_stdout, on_stderr=on_stderr,
+        )
+        return StartedProcess(running, agent, settle=functools.partial(self._settle, limits), lost=self._lost)
+
+    async def processes(self) -> Sequence[ProcessInfo]:
+        return await self._reached().processes()
+
+    async def pause(self) -> None:
+        await self._reached().freeze(True)
+
+    async def resume(self) -> None:
+        await self._reached().freeze(False)
+
+    def let_go(self) -> None:
+        if self._agent is not None:
+            self._agent.close()
 
     async def _lost(self, error: HouseError) -> Outcome:
         """The agent is gone: the program's doing if the kernel says that memory ran out, else the house's fault."""
@@ -166,6 +202,7 @@ class LaunchedSandbox:
         if self._agent is not None:
             self._agent.close()
             self._agent = None
+        self._gauge.close()
         if self._process is not None:
             try:
                 async with asyncio.timeout(GONE_WITHIN_SECONDS):
@@ -227,7 +264,7 @@ async def launched(
                     box = LaunchedSandbox(known, limits, ground.gauge(place), plan(place))
                     stack.push_async_callback(box.close)
                     boxes.append(box)
-                    group.create_task(box.start(doors))
+                    group.create_task(box.bring_up(doors))
         except* HouseError as errors:
             raise errors.exceptions[0] from None
         yield boxes

@@ -35,6 +35,10 @@ class StartedProcess:
     def ended(self) -> bool:
         return self._running.done.done()
 
+    @property
+    def gone(self) -> bool:
+        return self._running.gone.is_set()
+
     async def wait(self) -> Outcome:
         try:
             done = await self._running.wait()
@@ -46,7 +50,7 @@ class StartedProcess:
         return self._outcome
 
     async def kill(self) -> None:
-        if not (self.ended and self._running.gone.is_set()):
+        if not self.gone:
             await self._line.tell(A.KILL, self._running.number)
 
     async def signal(self, number: int) -> None:

@@ -19,6 +19,9 @@ GRACE_SECONDS = 10.0  # beyond a command's own deadline, before the house stops 
 GRANT_BYTES = _wire.WINDOW_BYTES // 4  # credit is given back in pieces of this size
 
 
+#: Nothing lingers after a command that was killed, or never began.
+ENDED_WHOLE = _wire.EXIT_TIMED_OUT | _wire.EXIT_KILLED | _wire.EXIT_NOT_STARTED | _wire.EXIT_CPU
+
 T = TypeVar("T")
 
 
@@ -57,6 +60,7 @@ class Running:
         self.started: asyncio.Future[int] = loop.create_future()
         self.done: asyncio.Future[Exit] = loop.create_future()
         self.gone = asyncio.Event()
+        self.lingers = False
         self.forget: Callable[[], object] = _nothing
         self.deadline = loop.time() + limits.wall_seconds + GRACE_SECONDS
         self._line = line
@@ -81,14 +85,20 @@ class Running:
             self._room_news.set()
         elif op == A.EXIT:
             _settle(self.started, 0)
-            _settle(self.done, self._exit_of(body))
+            done = self._exit_of(body)
+            _settle(self.done, done)
             self._wake()
+            if not self.lingers or done.flags & ENDED_WHOLE:
+                self._leave()
         elif op == A.REPLY:
             error = _wire.REPLY.unpack_from(body)[0]
             self.fail(HouseError(FaultKind.SANDBOX_LOST, f"its agent refused the command: {os.strerror(error)}"))
         elif op == A.GONE:
-            self.gone.set()
-            self.forget()
+            self._leave()
+
+    def _leave(self) -> None:
+        self.gone.set()
+        self.forget()
 
     def fail(self, error: HouseError) -> None:
         for waiting in (self.started, self.done):

@@ -125,7 +125,7 @@ class Session:
             cwd="/work" if self._state else self._cwd, limits=limits_for(timeout), channel=door, linger=True,
             stdin=stdin.encode() if isinstance(stdin, str) else stdin, on_stdout=listeners[0], on_stderr=listeners[1],
         )
-        self._lingering.append(process)
+        self._lingering = [p for p in self._lingering if not p.gone] + [process]
         try:
             result = CommandResult.of(await process.wait())
         except asyncio.CancelledError:

@@ -103,6 +103,13 @@ class Process(Protocol):
     @property
     def pid(self) -> int: ...
 
+    @property
+    def ended(self) -> bool: ...
+    @property
+    def gone(self) -> bool:
+        """Whether nothing that it left behind lives any more, either."""
+        ...
+
     async def wait(self) -> Outcome:
         """How it ended; may be asked by several, and again. Cancelling a wait does not end the command."""
         ...

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from quintain.sandbox._commands import CommandError, CommandHandle, CommandInfo, CommandResult, Commands, limits_for
 from quintain.sandbox._filespace import Change, FileEvent, Filespace
 from quintain.sandbox._sessions import Session, Sessions
-from quintain.sandbox.base import Backend, Interactive, Networked, ProcessInfo
+from quintain.sandbox.base import Backend, Forking, Interactive, Networked, ProcessInfo, Snapshot, Snapshots
+from quintain.sandbox.base import Sandbox as ProtocolSandbox
 from quintain.sandbox.native import NativeBackend
 from quintain.types import MEBIBYTE, HouseError, Limits, Network
 
@@ -28,11 +29,22 @@ DEFAULT_TIMEOUT_SECONDS = 3600.0
 __all__ = [
     "Change", "CommandError", "CommandHandle", "CommandInfo", "CommandResult", "Commands", "DEFAULT_TIMEOUT_SECONDS",
     "FileEvent", "Filespace", "Pty", "SANDBOX_LIMITS", "Sandbox", "Session", "Sessions",
+    "Snapshot",
 ]
 
 
 class _Counting(Protocol):
     async def denied(self) -> dict[str, int]: ...
+
+
+class _Same(NamedTuple):
+    """What a fork has in common with its origin, besides the files."""
+
+    env: dict[str, str]
+    limits: Limits
+    network: Network
+    allow: tuple[str, ...]
+    timeout: float | None
 
 
 class Pty:
@@ -66,6 +78,37 @@ class Pty:
         )
 
 
+class _Engine:
+    """The backend that a sandbox and its forks share; closed by the last of them where it is our own."""
+
+    def __init__(self, backend: Backend, *, ours: bool) -> None:
+        self.backend = backend
+        self._ours = ours
+        self._users = 0
+
+    def enter(self) -> None:
+        self._users += 1
+
+    async def leave(self) -> None:
+        self._users -= 1
+        if self._ours and not self._users:
+            await self.backend.aclose()
+
+    def opening(
+        self, image: str | Snapshot, limits: Limits, network: Network, allow: Sequence[str]
+    ) -> AbstractAsyncContextManager[Sequence[ProtocolSandbox]]:
+        """What opens one; says what the backend lacks with ValueError."""
+        if isinstance(image, Snapshot):
+            if not hasattr(self.backend, "restore"):
+                raise ValueError(f"expected a backend that restores snapshots, found {self.backend.name!r}")
+            return cast(Snapshots, self.backend).restore(image, limits=limits, network=network, allow=allow)
+        if network is Network.NONE and not allow:
+            return self.backend.open(image, limits=limits)
+        if network not in self.backend.probe().networks:
+            raise ValueError(f"expected a backend with network {network.value!r}, found {self.backend.name!r}")
+        return cast(Networked, self.backend).open(image, limits=limits, network=network, allow=allow)
+
+
 class Sandbox:
     """One sandbox; made by `await Sandbox.create(...)`, ended by `kill` or at the end of `async with`.
 
@@ -73,45 +116,64 @@ class Sandbox:
     HouseError(SANDBOX_LOST).
     """
 
-    def __init__(self, box: Interactive, stack: AsyncExitStack, *, env: Mapping[str, str]) -> None:
+    def __init__(self, box: Interactive, stack: AsyncExitStack, engine: _Engine, same: _Same) -> None:
         self._box = box
         self._stack = stack
+        self._engine = engine
+        self._same = same
         self._timer: asyncio.TimerHandle | None = None
         self._over = False
-        self.commands = Commands(box, env)
+        self.commands = Commands(box, same.env)
         self.files = Filespace(box.files)
-        self.sessions = Sessions(box, env)
-        self.pty = Pty(box, env, self.commands)
+        self.sessions = Sessions(box, same.env)
+        self.pty = Pty(box, same.env, self.commands)
 
     @classmethod
     async def create(
-        cls, image: str = "host", *, timeout: float | None = DEFAULT_TIMEOUT_SECONDS,
+        cls, image: str | Snapshot = "host", *, timeout: float | None = DEFAULT_TIMEOUT_SECONDS,
         env: Mapping[str, str] | None = None, limits: Limits = SANDBOX_LIMITS, network: Network = Network.NONE,
         allow: Sequence[str] = (), backend: Backend | None = None,
     ) -> Sandbox:
-        """Open one. Without `backend` it brings an engine of its own (some tens of milliseconds); share one
-        `NativeBackend(terminals=True)` among many. `allow`: see `Networked.open`. Raises HouseError, ValueError.
+        """Open one, of an image or with the files of a snapshot. Without `backend` it brings an engine of its own (some
+        tens of milliseconds); share one `NativeBackend(terminals=True)` among many. `allow`: see `Networked.open`.
+
+        Raises HouseError, and ValueError for what the backend does not offer.
         """
-        stack = AsyncExitStack()
-        try:
-            if backend is None:
-                backend = await stack.enter_async_context(NativeBackend(engines=1, terminals=True))
-            if network is Network.NONE and not allow:
-                opening = backend.open(image, limits=limits)
-            elif network in backend.probe().networks:
-                opening = cast(Networked, backend).open(image, limits=limits, network=network, allow=allow)
-            else:
-                raise ValueError(f"expected a backend with network {network.value!r}, found {backend.name!r}")
+        engine = _Engine(backend or NativeBackend(engines=1, terminals=True), ours=backend is None)
+        same = _Same(dict(env or {}), limits, network, tuple(allow), timeout)
+        return await cls._open(engine, image, same)
+
+    @classmethod
+    async def _open(cls, engine: _Engine, image: str | Snapshot, same: _Same) -> Sandbox:
+        async with AsyncExitStack() as stack:
+            engine.enter()
+            stack.push_async_callback(engine.leave)
+            opening = engine.opening(image, same.limits, same.network, same.allow)
             [box] = await stack.enter_async_context(opening)
             if not hasattr(box, "start"):
-                raise ValueError(f"expected a backend with interactive sandboxes, found {backend.name!r}")
-        except BaseException:
-            await stack.aclose()
-            raise
-        sandbox = cls(cast(Interactive, box), stack, env=env or {})
-        if timeout is not None:
-            sandbox.set_timeout(timeout)
+                raise ValueError(f"expected a backend with interactive sandboxes, found {engine.backend.name!r}")
+            sandbox = cls(cast(Interactive, box), stack.pop_all(), engine, same)
+        if same.timeout is not None:
+            sandbox.set_timeout(same.timeout)
         return sandbox
+
+    async def snapshot(self) -> Snapshot:
+        """What its files are now: `Sandbox.create(snapshot)` opens others with the same, here or on another host."""
+        if not hasattr(self._box, "snapshot"):
+            raise ValueError(f"expected a backend that takes snapshots, found {self._engine.backend.name!r}")
+        return await cast(Forking, self._box).snapshot()
+
+    async def fork(self, count: int = 1) -> list[Sandbox]:
+        """`count` others with the same files, limits, network and environment; processes and memory are not carried
+        over. They live on when this one ends. Raises HouseError, all or none."""
+        snapshot = await self.snapshot()
+        async with AsyncExitStack() as undo:
+            made: list[Sandbox] = []
+            for _ in range(count):
+                made.append(await self._open(self._engine, snapshot, self._same))
+                undo.push_async_callback(made[-1].kill)
+            undo.pop_all()
+        return made
 
     async def __aenter__(self) -> Sandbox:
         return self

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, overload
 from quintain.sandbox._commands import CommandHandle, CommandInfo, CommandResult
 from quintain.sandbox._filespace import FileEvent, Watch
 from quintain.sandbox._sessions import Session
-from quintain.sandbox.base import FileInfo, ProcessInfo
+from quintain.sandbox.base import FileInfo, ProcessInfo, Snapshot
 from quintain.sandbox.sdk import DEFAULT_TIMEOUT_SECONDS, SANDBOX_LIMITS, Sandbox
 from quintain.types import Limits, Network
 
@@ -260,7 +260,7 @@ class SyncSandbox:
 
     @classmethod
     def create(
-        cls, image: str = "host", *, timeout: float | None = DEFAULT_TIMEOUT_SECONDS,
+        cls, image: str | Snapshot = "host", *, timeout: float | None = DEFAULT_TIMEOUT_SECONDS,
         env: Mapping[str, str] | None = None, limits: Limits = SANDBOX_LIMITS, network: Network = Network.NONE,
         allow: Sequence[str] = (),
     ) -> SyncSandbox:
@@ -307,6 +307,10 @@ class SyncSandbox:
 
     def resume(self) -> None:
         self._loop.do(self._sandbox.resume())
+
+    def snapshot(self) -> Snapshot:
+        """`SyncSandbox.create(snapshot)` opens another with the same files: the sync face's fork."""
+        return self._loop.do(self._sandbox.snapshot())
 
     def processes(self) -> Sequence[ProcessInfo]:
         return self._loop.do(self._sandbox.processes())
