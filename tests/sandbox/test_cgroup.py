@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-import pytest
-
-from quintain.sandbox import _cgroup
+from quintain.sandbox import _cgroup, _slots
 
 V1_LINE = "30 29 0:26 / {point} rw,relatime - cgroup cgroup rw,{controllers}\n"
 V2_LINE = "31 29 0:27 {root} {point} rw,relatime - cgroup2 cgroup2 rw\n"
@@ -18,6 +17,15 @@ def host(tmp_path: Path, mounts: str, groups: str) -> Path:
     (proc / "self/mountinfo").write_text("22 1 0:20 / /proc rw - proc proc rw\n" + mounts)
     (proc / "self/cgroup").write_text(groups)
     return proc
+
+
+def delegated(group: Path, controllers: str) -> Path:
+    """A v2 group that is ours to divide, as far as plain files can play it."""
+    group.mkdir(parents=True, exist_ok=True)
+    (group / "cgroup.controllers").write_text(controllers + "\n")
+    for name in ("cgroup.procs", "cgroup.subtree_control", "cgroup.events"):
+        (group / name).touch()
+    return group
 
 
 def test_a_v1_host_offers_each_controller_in_our_own_group(tmp_path: Path) -> None:
@@ -36,9 +44,7 @@ def test_a_v1_host_offers_each_controller_in_our_own_group(tmp_path: Path) -> No
 
 
 def test_a_v2_host_offers_one_tree(tmp_path: Path) -> None:
-    group = tmp_path / "cg/user.slice/run.scope"
-    group.mkdir(parents=True)
-    (group / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+    group = delegated(tmp_path / "cg/user.slice/run.scope", "cpuset cpu io memory pids")
     proc = host(tmp_path, V2_LINE.format(point=tmp_path / "cg", root="/"), "0::/user.slice/run.scope\n")
     found = _cgroup.survey(proc)
     assert [(h.kind, h.group) for h in found.usable] == [("u", group)]
@@ -46,11 +52,17 @@ def test_a_v2_host_offers_one_tree(tmp_path: Path) -> None:
 
 
 def test_inside_a_container_the_mounted_part_of_the_tree_counts(tmp_path: Path) -> None:
-    group = tmp_path / "cg/inner"
-    group.mkdir(parents=True)
-    (group / "cgroup.controllers").write_text("cpu memory pids\n")
+    group = delegated(tmp_path / "cg/inner", "cpu memory pids")
     proc = host(tmp_path, V2_LINE.format(point=tmp_path / "cg", root="/docker/abc"), "0::/docker/abc/inner\n")
     assert [h.group for h in _cgroup.survey(proc).usable] == [group]
+
+
+def test_a_tree_mounted_outside_our_namespace_is_not_used(tmp_path: Path) -> None:
+    """The kernel (nsdelegate) answers ENOENT to whoever would join a group there."""
+    delegated(tmp_path / "cg", "cpu memory pids")
+    found = _cgroup.survey(host(tmp_path, V2_LINE.format(point=tmp_path / "cg", root="/../.."), "0::/\n"))
+    assert not found.usable
+    assert "mount cgroup2 anew" in found.missing["memory"]
 
 
 def test_a_hybrid_host_uses_v1_and_ignores_the_empty_unified_tree(tmp_path: Path) -> None:
@@ -65,12 +77,36 @@ def test_a_hybrid_host_uses_v1_and_ignores_the_empty_unified_tree(tmp_path: Path
 
 
 def test_a_missing_controller_comes_with_its_remedy(tmp_path: Path) -> None:
-    group = tmp_path / "cg"
-    group.mkdir()
-    (group / "cgroup.controllers").write_text("memory pids\n")
+    group = delegated(tmp_path / "cg", "memory pids")
+    found = _cgroup.survey(host(tmp_path, V2_LINE.format(point=group, root="/"), "0::/\n"))
+    assert [h.controllers for h in found.usable] == [("memory", "pids")]
+    assert set(found.missing) == {"cpu"}
+    assert "delegate" in found.missing["cpu"]
+
+
+def test_a_v2_group_without_memory_is_of_no_use(tmp_path: Path) -> None:
+    group = delegated(tmp_path / "cg", "cpu pids")
     found = _cgroup.survey(host(tmp_path, V2_LINE.format(point=group, root="/"), "0::/\n"))
     assert not found.usable
-    assert "delegate" in found.missing["cpu"]
+    assert "does not offer memory" in found.missing["memory"]
+
+
+def test_a_v2_group_is_ours_only_with_the_files_that_hand_down(tmp_path: Path) -> None:
+    """A directory that we may write to is not enough: the manager must have given its control files away as well."""
+    group = delegated(tmp_path / "cg", "cpu memory pids")
+    (group / "cgroup.subtree_control").unlink()
+    found = _cgroup.survey(host(tmp_path, V2_LINE.format(point=group, root="/"), "0::/\n"))
+    assert not found.usable
+    assert "Delegate=yes" in found.missing["memory"]
+
+
+def test_whom_an_engine_has_moved_still_finds_the_group_that_it_divided(tmp_path: Path) -> None:
+    """Else each engine of a house would dig one level deeper, and the next would not find what is left."""
+    group = delegated(tmp_path / "cg/run.scope", "cpu memory pids")
+    delegated(group / _cgroup.HOUSE, "cpu memory pids")
+    mounts = V2_LINE.format(point=tmp_path / "cg", root="/")
+    found = _cgroup.survey(host(tmp_path, mounts, f"0::/run.scope/{_cgroup.HOUSE}\n"))
+    assert [h.group for h in found.usable] == [group]
 
 
 def test_a_host_without_groups_says_so_for_every_controller(tmp_path: Path) -> None:
@@ -80,24 +116,84 @@ def test_a_host_without_groups_says_so_for_every_controller(tmp_path: Path) -> N
 
 
 def test_a_mount_point_with_a_blank_is_found(tmp_path: Path) -> None:
-    group = tmp_path / "odd name"
-    group.mkdir()
-    (group / "cgroup.controllers").write_text("cpu memory pids\n")
+    group = delegated(tmp_path / "odd name", "cpu memory pids")
     escaped = str(group).replace(" ", "\\040")
     found = _cgroup.survey(host(tmp_path, V2_LINE.format(point=escaped, root="/"), "0::/\n"))
     assert [h.group for h in found.usable] == [group]
 
 
 def test_a_v2_group_with_processes_is_emptied_before_it_hands_controllers_down(tmp_path: Path) -> None:
-    """The kernel's rule of no internal processes, played by a file that refuses until the group is empty."""
-    group = tmp_path / "scope"
-    group.mkdir()
+    """The kernel's rule of no internal processes, as far as plain files can play it."""
+    group = delegated(tmp_path / "scope", "memory pids")
     (group / "cgroup.procs").write_text("101\n102\n")
-    control = group / "cgroup.subtree_control"
-    control.mkdir()  # writing to it fails, as the kernel's EBUSY does
-    with pytest.raises(OSError, match="directory"):
-        _cgroup.prepare(_cgroup.Hierarchy("u", ("cpu", "memory", "pids"), group), "quintain-0-0")
-    assert (group / "quintain-house/cgroup.procs").read_text() == "102"  # each written by itself, the last one stays
+    delegated(group / "quintain-0-0", "memory pids")
+    made = _cgroup.prepare(_cgroup.Hierarchy("u", ("memory", "pids"), group), "quintain-0-0")
+    assert (group / _cgroup.HOUSE / "cgroup.procs").read_text() == "102"  # each written by itself, the last one stays
+    assert (group / "cgroup.subtree_control").read_text() == "+memory +pids"
+    assert (made / "cgroup.subtree_control").read_text() == "+memory +pids"
+    assert not (made / _cgroup.HOUSE).exists()
+
+
+def test_the_root_of_the_tree_keeps_its_processes(tmp_path: Path) -> None:
+    group = delegated(tmp_path / "cg", "memory pids")
+    (group / "cgroup.events").unlink()  # only the real root has none
+    (group / "cgroup.procs").write_text("1\n2\n")
+    delegated(group / "quintain-0-0", "memory pids")
+    _cgroup.prepare(_cgroup.Hierarchy("u", ("memory", "pids"), group), "quintain-0-0")
+    assert not (group / _cgroup.HOUSE).exists()
+
+
+def test_a_group_that_hands_down_already_is_left_alone(tmp_path: Path) -> None:
+    group = delegated(tmp_path / "scope", "memory pids")
+    (group / "cgroup.subtree_control").write_text("cpuset memory pids\n")
+    (group / "cgroup.procs").write_text("101\n")
+    delegated(group / "quintain-0-1", "memory pids")
+    _cgroup.prepare(_cgroup.Hierarchy("u", ("memory", "pids"), group), "quintain-0-1")
+    assert not (group / _cgroup.HOUSE).exists()
+    assert (group / "cgroup.subtree_control").read_text() == "cpuset memory pids\n"
+
+
+def test_a_slot_tells_where_its_groups_are_wherever_the_next_one_stands(tmp_path: Path) -> None:
+    """On a v2 host they lie in the group of the shell that started the house, and the cleaner has another shell."""
+    nobody = 10 * _slots.SLOTS  # the host's own groups are looked through as well
+    slot = _slots.Slot(nobody, os.open(tmp_path / "slot.lock", os.O_RDWR | os.O_CREAT))
+    left = tmp_path / "run-1.scope" / slot.name
+    (left / "s3").mkdir(parents=True)
+    (tmp_path / "run-1.scope" / _cgroup.HOUSE).mkdir()
+    other = tmp_path / "run-1.scope" / "not-ours"
+    other.mkdir()
+    os.write(slot.lock, f"{left}\n{other}\n".encode())
+    assert _slots.sweep(slot) == 2
+    assert [p.name for p in (tmp_path / "run-1.scope").iterdir()] == ["not-ours"]
+    os.close(slot.lock)
+
+
+def test_an_older_commands_peak_is_not_charged_to_a_later_one(tmp_path: Path) -> None:
+    """Before kernel 6.12 memory.peak only grows; where it did not grow, what this command took is not known from it."""
+    peak = tmp_path / "s1/memory.peak"
+    peak.parent.mkdir()
+    peak.write_text("50000000\n")
+    gauge = _cgroup.Gauge({"u": tmp_path}, "s1")
+    gauge.begin()
+    assert gauge.read().peak_memory_bytes == 50_000_000
+    for later, reading in (("50000000\n", None), ("60000000\n", 60_000_000), ("60000000\n", None)):
+        gauge.begin()
+        gauge.close()  # as if the kernel offered no window
+        peak.write_text(later)
+        assert gauge.read().peak_memory_bytes == reading
+
+
+def test_where_the_kernel_opens_a_window_the_peak_is_this_commands_own(tmp_path: Path) -> None:
+    """From kernel 6.12 on a descriptor of memory.peak that was written to tells the peak since then."""
+    peak = tmp_path / "s1/memory.peak"
+    peak.parent.mkdir()
+    peak.write_text("50000000\n")
+    gauge = _cgroup.Gauge({"u": tmp_path}, "s1")
+    gauge.begin()
+    gauge.read()
+    gauge.begin()
+    peak.write_text("7000\n")
+    assert gauge.read().peak_memory_bytes == 7000
 
 
 def test_a_gauge_counts_only_new_memory_kills(tmp_path: Path) -> None:

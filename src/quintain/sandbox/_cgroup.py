@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 import msgspec
@@ -14,10 +16,14 @@ from quintain.sandbox._wire import NOT_MEASURED
 #: v1 controllers that a sandbox uses, and the letter under which the engine knows them.
 V1_KINDS = {"memory": "m", "pids": "p", "cpu": "c", "cpuacct": "a"}
 V2_NEEDED = ("memory", "pids", "cpu")
+#: Where the processes of a v2 group go before it hands its controllers down: beside children with controllers the
+#: kernel allows no process in the group itself (admin-guide/cgroup-v2.rst, "No Internal Process Constraint").
+HOUSE = "quintain-house"
+TRIES = 20
 
 
 class Hierarchy(msgspec.Struct, frozen=True):
-    """One mounted hierarchy: the letter of its kind ('u' for v2), its controllers, and our own group in it."""
+    """One mounted hierarchy: the letter of its kind ('u' for v2), its controllers that we use, our own group in it."""
 
     kind: str
     controllers: tuple[str, ...]
@@ -71,30 +77,46 @@ def survey(proc: Path = Path("/proc")) -> Survey:
                 else:
                     missing[controller] = f"{group} is not writable: run as root, or have it delegated to this user"
         else:
-            group = _below(point, root, own.get("", "/"))
-            found = _v2_controllers(group)
-            if not set(V2_NEEDED) & set(found):
+            group = _outside(_below(point, root, own.get("", "/")))
+            found = tuple(c for c in V2_NEEDED if c in _v2_controllers(group) and c not in seen)
+            if not found:
                 continue  # the empty tree of a hybrid host
-            absent = [c for c in V2_NEEDED if c not in found]
-            if absent:
-                missing.update(dict.fromkeys(absent, f"{group} does not offer it: delegate the controller"))
-            elif os.access(group, os.W_OK):
+            why = _v2_obstacle(group, found) if _holds(root, own.get("", "/")) else (
+                f"the tree at {point} begins above this cgroup namespace: mount cgroup2 anew inside it")
+            if why is None:
                 usable.append(Hierarchy("u", found, group))
-                seen.update(V2_NEEDED, {"cpuacct"})
-            else:
-                why = f"{group} is not writable: run under `systemd-run --user --scope -p Delegate=yes`, or as root"
-                missing.update(dict.fromkeys(V2_NEEDED, why))
+                seen.update(found, {"cpuacct"})
+            why = why or f"{group} does not offer it: delegate the controller"
+            missing.update(dict.fromkeys(V2_NEEDED, why))
     for controller in V1_KINDS:
         if controller not in seen and controller not in missing:
             missing[controller] = "no mounted hierarchy has this controller"
     return Survey(tuple(usable), {c: why for c, why in missing.items() if c not in seen})
 
 
+def _holds(root: Path, own: str) -> bool:
+    """Whether the mounted part of a hierarchy shows our own group; seen from a namespace, what is above is '/..'."""
+    return Path(own).is_relative_to(root)
+
+
 def _below(point: Path, root: Path, own: str) -> Path:
-    try:
-        return point / Path(own).relative_to(root)
-    except ValueError:
-        return point
+    return point / Path(own).relative_to(root) if _holds(root, own) else point
+
+
+def _outside(group: Path) -> Path:
+    """The group that we were in before an engine, ours or an ancestor's, emptied it."""
+    return group.parent if group.name == HOUSE else group
+
+
+def _v2_obstacle(group: Path, found: Sequence[str]) -> str | None:
+    """Why no groups can be made there, or `None`. Without memory there is no use in it: the rest has rlimits."""
+    if "memory" not in found:
+        return f"{group} does not offer memory: delegate the controller"
+    for path in (group, group / "cgroup.procs", group / "cgroup.subtree_control"):
+        if not os.access(path, os.W_OK):
+            return (f"{path} is not writable: run under `systemd-run --user --scope -p Delegate=yes`, or as root; in a "
+                    "container, mount the tree of cgroups writable")
+    return None
 
 
 def _v2_controllers(group: Path) -> tuple[str, ...]:
@@ -108,26 +130,44 @@ def prepare(hierarchy: Hierarchy, name: str) -> Path:
     """Make our directory in a hierarchy and hand the controllers down to it. Raises OSError."""
     directory = hierarchy.group / name
     if hierarchy.kind == "u":
-        _hand_down(hierarchy.group)
+        _hand_down(hierarchy.group, hierarchy.controllers)
     directory.mkdir(exist_ok=True)
     if hierarchy.kind == "u":
-        _hand_down(directory)
+        _hand_down(directory, hierarchy.controllers)
     return directory
 
 
-def _hand_down(group: Path) -> None:
-    """Enable our controllers for the children of a v2 group; one with processes of its own is emptied first."""
+def _hand_down(group: Path, controllers: Sequence[str]) -> None:
+    """Enable controllers for the children of a v2 group; processes of its own move to its child `HOUSE` first."""
     control = group / "cgroup.subtree_control"
-    wanted = " ".join(f"+{c}" for c in V2_NEEDED)
-    try:
-        control.write_text(wanted)
-    except OSError:
-        house = group / "quintain-house"
-        house.mkdir(exist_ok=True)
-        for pid in (group / "cgroup.procs").read_text().split():
-            with suppress(ProcessLookupError):
-                (house / "cgroup.procs").write_text(pid)
-        control.write_text(wanted)
+    if set(controllers) <= set(control.read_text().split()):
+        return
+    root = not (group / "cgroup.events").exists()  # the hierarchy's real root may have both processes and children
+    for left in reversed(range(TRIES)):
+        if not root:
+            _move_processes(group, group / HOUSE)
+        try:
+            control.write_text(" ".join(f"+{c}" for c in controllers))
+            return
+        except OSError as error:  # EBUSY: somebody forked meanwhile
+            if error.errno != errno.EBUSY or not left:
+                raise
+
+
+def _move_processes(group: Path, house: Path) -> None:
+    for pid in (group / "cgroup.procs").read_text().split():
+        with suppress(ProcessLookupError, FileNotFoundError):  # it ended, or somebody swept the empty house
+            house.mkdir(exist_ok=True)
+            (house / "cgroup.procs").write_text(pid)
+
+
+def leave(directory: Path) -> None:
+    """Undo what `prepare` did beside our directory, where nobody needs it any more: a group that hands controllers down
+    would let no process in again."""
+    with suppress(OSError):
+        (directory.parent / HOUSE).rmdir()
+        control = directory.parent / "cgroup.subtree_control"
+        control.write_text(" ".join(f"-{c}" for c in control.read_text().split() if c in V2_NEEDED))
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -146,21 +186,24 @@ class Gauge:
         at = {kind: f"{directory}/{group}/" for kind, directory in directories.items()}
         memory, unified, processes = at.get("m"), at.get("u"), at.get("p")
         self._oom = unified + "memory.events" if unified else memory + "memory.oom_control" if memory else None
-        self._reset = memory + "memory.max_usage_in_bytes" if memory else None
-        self._peak = unified + "memory.peak" if unified else self._reset
+        self._peak = unified + "memory.peak" if unified else memory + "memory.max_usage_in_bytes" if memory else None
+        self._unified = unified is not None
+        self._window: FileIO | None = None
+        self._peak_before = 0
         self._processes = (unified or processes or "") + "pids.peak" if unified or processes else None
         self._oom_seen = 0
         self._fresh = True
 
     def begin(self) -> None:
-        """Begin a new measurement of peak memory, where the kernel can (v1)."""
-        if self._reset is not None and not self._fresh:
-            with suppress(OSError):
-                fd = os.open(self._reset, os.O_WRONLY | os.O_CLOEXEC)
-                try:
-                    os.write(fd, b"0")
-                finally:
-                    os.close(fd)
+        """Begin a new measurement of peak memory: v1 and, from kernel 6.12 on, v2 forget the old one."""
+        self.close()
+        if not self._fresh and self._peak is not None:
+            if self._unified:
+                self._peak_before = _number(self._peak) or 0
+                self._window = _new_window(self._peak)
+            else:
+                with suppress(OSError), FileIO(self._peak, "r+") as file:
+                    file.write(b"0")
         self._fresh = False
 
     def read(self) -> Usage:
@@ -168,11 +211,42 @@ class Gauge:
         total = _number(self._oom, b"oom_kill")
         kills = None if total is None else total - self._oom_seen
         self._oom_seen = total or self._oom_seen
-        return Usage(kills, _number(self._peak), None, _number(self._processes))
+        return Usage(kills, self._peak_memory(), None, _number(self._processes))
+
+    def _peak_memory(self) -> int | None:
+        if self._window is not None:
+            try:
+                return int(os.pread(self._window.fileno(), 64, 0))
+            except OSError:
+                return None
+            finally:
+                self.close()
+        peak = _number(self._peak)
+        return peak if peak is None or peak > self._peak_before else None  # an older command's, then
+
+    def close(self) -> None:
+        """Give back what a measurement holds that was begun and never read."""
+        if self._window is not None:
+            self._window.close()
+            self._window = None
 
     @property
     def oom_seen(self) -> int:
         return self._oom_seen
+
+
+def _new_window(path: str) -> FileIO | None:
+    """memory.peak opened and written to: from then on this descriptor, and no other, tells the peak since the write."""
+    try:
+        file = FileIO(path, "r+")
+    except OSError:
+        return None  # before 6.12 the file is read-only
+    try:
+        file.write(b"0")
+    except OSError:
+        file.close()
+        return None
+    return file
 
 
 def _number(path: str | None, key: bytes | None = None) -> int | None:

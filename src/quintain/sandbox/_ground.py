@@ -10,7 +10,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from quintain.sandbox import _cgroup, _slots
+from quintain.sandbox import _slots
 from quintain.sandbox._cgroup import Gauge
 from quintain.types import FaultKind, HouseError, Limits
 
@@ -25,8 +25,7 @@ class Ground:
         self.folder = _slots.directory() / f"launch-{self.slot.number}"
         remove_tree(self.folder)  # a killed house's
         self.folder.mkdir(mode=0o755)
-        survey = _cgroup.survey()
-        self.directories = {h.kind: _cgroup.prepare(h, self.slot.name) for h in survey.usable}
+        self.directories = _slots.make_groups(self.slot)
         self._next = 0
 
     def place(self) -> int:

@@ -65,17 +65,17 @@ def probe_native(*, rootless: bool) -> Capabilities:
         missing["seccomp"] = REMEDY["seccomp"]
     available = not missing
     survey = _cgroup.survey()
-    kinds = {h.kind for h in survey.usable}
+    bounded = {controller for hierarchy in survey.usable for controller in hierarchy.controllers}
     missing.update({f"cgroup {name}": why for name, why in survey.missing.items()})
     gaps = ["flaws of the shared kernel", "timing side channels", "disk and memory bandwidth"]
     if rootless:
         gaps.append("a host user of its own for each sandbox (all share yours)")
-    if not kinds & {"m", "u"}:
+    if "memory" not in bounded:
         gaps.append("memory of a whole sandbox (only of each process)")
     return Capabilities(
         name="native", available=available, isolation=Isolation.NAMESPACE,
-        memory="hard" if kinds & {"m", "u"} else "soft", processes="hard",
-        cpu="hard" if kinds & {"c", "u"} else "soft", disk="hard", networks=(Network.NONE,),
+        memory="hard" if "memory" in bounded else "soft", processes="hard",
+        cpu="hard" if "cpu" in bounded else "soft", disk="hard", networks=(Network.NONE,),
         unique_uid=not rootless, channel=True,
         covers=("pid, mount, net, ipc, uts, cgroup namespaces", "read-only system", "bounded private work tree",
                 "no capabilities, no_new_privs, seccomp filter", "whole-tree kill", "loopback only"),

@@ -1,7 +1,8 @@
 """Who owns which users and groups on this host: one locked file for each running engine.
 
 A lock dies with its holder, whatever killed it; so a slot that can be locked is nobody's, and what is left under its
-name may be swept. Nothing here trusts a process id.
+name may be swept. Nothing here trusts a process id. The file tells where the groups of its holder are: on a v2 host
+they lie in whatever group it was started in, which the next may have no other way to know.
 """
 
 from __future__ import annotations
@@ -69,17 +70,38 @@ def take() -> Slot:
     """The first free slot, swept clean. Raises HouseError when all are held."""
     for number in range(SLOTS):
         slot = _try_lock(number)
-        if slot is not None:
+        if slot is None:
+            continue
+        try:
             sweep(slot)
-            return slot
+        except HouseError:  # what lies there cannot be killed yet; it shall not keep us from the next
+            os.close(slot.lock)
+            continue
+        return slot
     raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"expected one of {SLOTS} engine slots to be free, found none")
 
 
+def make_groups(slot: Slot) -> dict[str, Path]:
+    """Our directory in every hierarchy that can be used: kind → path. Raises HouseError."""
+    found = _cgroup.survey().usable
+    _remember(slot, [h.group / slot.name for h in found])
+    try:
+        return {h.kind: _cgroup.prepare(h, slot.name) for h in found}
+    except OSError as error:
+        raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"expected to make control groups: {error}") from None
+
+
+def _remember(slot: Slot, groups: list[Path]) -> None:
+    os.ftruncate(slot.lock, 0)
+    os.pwrite(slot.lock, "".join(f"{path}\n" for path in groups).encode(), 0)
+
+
 def _groups(slot: Slot) -> Iterator[Path]:
-    """Directories of ours that bear the slot's name, in every hierarchy, wherever their parent was."""
-    for hierarchy in _cgroup.survey().usable:
-        path = hierarchy.group / slot.name
-        if path.is_dir():
+    """Where directories of ours may be that bear the slot's name: where its last holder made them, where we would."""
+    told = os.pread(slot.lock, 1 << 16, 0).decode(errors="replace").splitlines()
+    here = [hierarchy.group / slot.name for hierarchy in _cgroup.survey().usable]
+    for path in dict.fromkeys([*map(Path, told), *here]):
+        if path.name == slot.name:
             yield path
 
 
@@ -88,14 +110,17 @@ def sweep(slot: Slot) -> int:
     gone = 0
     deadline = time.monotonic() + 4.0
     for parent in _groups(slot):
-        for group in [*(p for p in parent.iterdir() if p.is_dir()), parent]:
+        for group in [*(p for p in parent.iterdir() if p.is_dir()), parent] if parent.is_dir() else []:
             gone += _empty(group, deadline)
+        _cgroup.leave(parent)
     return gone
 
 
 def _empty(group: Path, deadline: float) -> int:
     while True:
         with suppress(OSError):
+            if (group / "cgroup.kill").exists():  # v2: all at once, and no fork escapes
+                (group / "cgroup.kill").write_text("1")
             for pid in (group / "cgroup.procs").read_text().split():
                 if int(pid) > 1:
                     with suppress(ProcessLookupError):

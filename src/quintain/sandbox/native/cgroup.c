@@ -42,8 +42,9 @@ static int set_limits(const struct cgroup *cg, const char *group, const struct o
       snprintf(quota, sizeof quota, "%u 100000", 1000u * want->cpu_percent);
       if (put_number(cg->dir, group, "memory.max", want->memory_bytes)) return -1;
       put(cg->dir, group, "memory.swap.max", "0"); /* absent without swap */
-      if (put_number(cg->dir, group, "pids.max", want->processes + 1)) return -1;
-      return put(cg->dir, group, "cpu.max", quota);
+      /* the house has handed down all that it was given, and says what that was: a file that is not there was not among it */
+      if (put_number(cg->dir, group, "pids.max", want->processes + 1) && errno != ENOENT) return -1;
+      return put(cg->dir, group, "cpu.max", quota) && errno != ENOENT ? -1 : 0;
   }
   return 0;
 }
@@ -133,6 +134,7 @@ int cgroup_remove(const struct plan *plan, uint32_t slot) {
 
 static void kill_members(int dir, const char *group) {
   char path[64], text[4096];
+  put(dir, group, "cgroup.kill", "1"); /* v2: all at once, and no fork escapes */
   snprintf(path, sizeof path, "%s/cgroup.procs", group);
   int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return;
