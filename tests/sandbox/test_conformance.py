@@ -130,7 +130,8 @@ def test_it_passes_without_any_rights(readable: Path, backend: str) -> None:
     done = subprocess.run(
         [become, "--reuid", user, "--regid", user, "--clear-groups", python, "-I", "-S", "-c", RUN_KIT, str(readable),
          backend],
-        capture_output=True, text=True, check=False, timeout=900, cwd="/", env={"PATH": os.defpath},
+        capture_output=True, text=True, check=False, timeout=900, cwd="/",
+        env={"PATH": os.defpath, "HOME": "/nonexistent"},
     )
     if done.returncode == 2:
         pytest.skip(done.stderr.strip())
