@@ -55,6 +55,11 @@ class Crews:
         for key in idle[: max(0, len(self._crews) - self._most)]:
             await self._crews.pop(key).stack.aclose()
 
+    @property
+    def engines(self) -> int:
+        """How many run."""
+        return sum(len(crew.engines) for crew in self._crews.values())
+
     async def aclose(self) -> None:
         while self._crews:
             await self._crews.popitem()[1].stack.aclose()

@@ -9,6 +9,7 @@ from pathlib import Path
 from quintain.sandbox import _layout
 from quintain.sandbox._warm import Warm
 from quintain.sandbox.image import Image, ImageError
+from quintain.sandbox.image.host import host_parts
 from quintain.sandbox.image.stack import Stack, is_opaque, is_whiteout, split
 from quintain.types import FaultKind, HouseError
 
@@ -69,20 +70,6 @@ def environment(image: Image) -> dict[str, str]:
     if image.writable:
         given.update(HOME="/root", USER="root", LOGNAME="root")
     return {**given, **image.env}
-
-
-def host_parts() -> list[str]:
-    """The host's directories that an image on top of the host shares, relative to /."""
-    names = ["usr", *(n for n in ("bin", "sbin", "lib", "lib64", "lib32") if _real_directory(Path("/", n)))]
-    prefix = _layout.interpreter_prefix()
-    return [*names, str(prefix).lstrip("/")] if prefix else names
-
-
-def _real_directory(path: Path) -> bool:
-    try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
-    except FileNotFoundError:
-        return False
 
 
 def _shown(layers: tuple[str, ...], name: str, host: str) -> list[str]:

@@ -277,6 +277,10 @@ class NativeBackend:
         await self._gateway.aclose()
         await self._crews.aclose()
 
+    @property
+    def engines_running(self) -> int:
+        return self._crews.engines
+
     def probe(self) -> Capabilities:
         found = probe_native(rootless=self._rootless)
         networks = tuple(Network) if self._network == _wire.NET_LOOPBACK else (Network.NONE,)

@@ -19,6 +19,7 @@ import msgspec
 
 from quintain.sandbox.image.context import Chosen, add, choose, copy
 from quintain.sandbox.image.dockerfile import DockerfileError, Step, expand, pairs, parse
+from quintain.sandbox.image.host import host_parts
 from quintain.sandbox.image.place import published
 from quintain.sandbox.image.stack import Parts, Stack, split
 from quintain.sandbox.image.unpack import Draft, unpack
@@ -95,6 +96,10 @@ class Build:
         self._image = msgspec.structs.replace(self._image, **fields)
 
     @property
+    def _host(self) -> list[Parts]:
+        return [split(part) for part in host_parts()] if self._image.host else []
+
+    @property
     def _values(self) -> dict[str, str]:
         return {**self._arguments, **self._image.env}
 
@@ -139,7 +144,7 @@ class Build:
     async def _enter(self, step: Step) -> None:
         where = "/".join(("", *self._place(expand(step.text, self._values, step.line), step.line)))
         self._change(workdir=where)
-        if Stack(self._image.layers).find(split(where)) is None:
+        if Stack(self._image.layers, self._host).find(split(where)) is None:
             await self._layer(["WORKDIR", where], lambda draft: _make(draft, split(where)))
 
     def _place(self, name: str, line: int) -> Parts:
@@ -190,7 +195,7 @@ class Build:
     def _publish(self, place: Path, fill: Callable[[Draft], None]) -> None:
         with published(place) as draft:
             if draft is not None:
-                layer = Draft(draft, self._image.layers)
+                layer = Draft(draft, self._image.layers, self._host)
                 fill(layer)
                 layer.finish()
 

@@ -68,7 +68,7 @@ def _instructions(text: str) -> list[tuple[int, str]]:
                 if escape not in ("\\", "`"):
                     raise DockerfileError(number, f"expected \\ or ` as escape, found {escape!r}")
             directives = bool(directive)
-        if stripped.startswith("#") or (not stripped and not current):
+        if stripped.startswith("#") or not stripped:
             continue
         if not current:
             start = number
@@ -128,7 +128,7 @@ def expand(text: str, values: Mapping[str, str], line: int) -> str:
         if escaped is not None:
             return escaped if escaped == "$" else f"\\{escaped}"
         if bad is not None:
-            if bad in "{":
+            if bad == "{":
                 raise DockerfileError(line, f"expected $NAME or ${{NAME}} (with :- or :+), found {text!r}")
             return match[0]
         found = values.get(plain or braced, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 from pathlib import Path
 
 from quintain.sandbox import _layout
@@ -52,3 +53,17 @@ def _unreadable(folder: str, names: list[str]) -> list[str]:
         if not link and not status.st_mode & 0o004:
             found.append(name)
     return found
+
+
+def host_parts() -> list[str]:
+    """The host's directories that an image on top of the host shares, relative to /."""
+    names = ["usr", *(n for n in ("bin", "sbin", "lib", "lib64", "lib32") if _real_directory(Path("/", n)))]
+    prefix = _layout.interpreter_prefix()
+    return [*names, str(prefix).lstrip("/")] if prefix else names
+
+
+def _real_directory(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return False

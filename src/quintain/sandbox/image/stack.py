@@ -56,10 +56,12 @@ def is_opaque(path: Path) -> bool:
 
 
 class Stack:
-    """Layers, lowest first, as overlayfs would show them. Nobody else may write to them meanwhile."""
+    """Layers, lowest first, as overlayfs would show them; below them the parts of the host's own root that are shared.
+    Nobody else may write to the layers meanwhile."""
 
-    def __init__(self, layers: Sequence[str | Path]) -> None:
+    def __init__(self, layers: Sequence[str | Path], host: Sequence[Parts] = ()) -> None:
         self._layers = [Path(layer) for layer in layers]
+        self._host = host
 
     def find(self, parts: Parts) -> Found | None:
         """The topmost entry with exactly this name, no link followed; `None` where there is none."""
@@ -67,6 +69,8 @@ class Stack:
             found, hidden = _find_in(layer, parts)
             if found is not None or hidden:
                 return found
+        if any(parts[: len(part)] == part for part in self._host):
+            return _find_in(Path("/"), parts)[0]
         return None
 
     def resolve(self, parts: Parts, *, last: bool = True) -> Parts:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Literal, Protocol, cast
 
@@ -47,10 +47,10 @@ class Draft:
     Nobody else may write to `place` or the layers below meanwhile: they are the house's own directories.
     """
 
-    def __init__(self, place: Path, below: tuple[str | Path, ...] = ()) -> None:
+    def __init__(self, place: Path, below: tuple[str | Path, ...] = (), host: Sequence[Parts] = ()) -> None:
         self.place = place
-        self._below = Stack(below)
-        self._all = Stack((*below, place))
+        self._below = Stack(below, host)
+        self._all = Stack((*below, place), host)
         self._modes: dict[Path, tuple[int, float]] = {}
         self._parents: dict[Parts, Path] = {(): place}
         self.entries = self.bytes = 0
