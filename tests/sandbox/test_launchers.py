@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from quintain.sandbox import Backend, BubblewrapBackend, ContainerBackend, GvisorBackend, clean
+from quintain.sandbox import Backend, BubblewrapBackend, ContainerBackend, GvisorBackend, _slots, clean
 from quintain.sandbox._ground import Ground, remove_tree
 from quintain.types import FaultKind, HouseError, Limits, Network
 from tests.sandbox.test_janitor import alive, descendants, groups
@@ -103,6 +103,7 @@ def test_nothing_is_left_of_bubblewrap_when_the_house_is_killed() -> None:
         clean()
     assert alive(kin) == set()
     assert groups(slot) == []
+    assert not (_slots.directory() / f"launch-{number}").exists()
 
 
 def test_a_ground_gives_everything_back() -> None:

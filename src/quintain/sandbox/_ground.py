@@ -4,6 +4,7 @@ locked slot, so that what a killed house leaves is found and swept by the next."
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import shutil
 import signal
@@ -103,3 +104,20 @@ def remove_tree(folder: Path) -> None:
         if point == str(folder) or point.startswith(f"{folder}/"):
             raise HouseError(FaultKind.UNKNOWN, f"expected nothing mounted below {folder}, found {point}: unmount it")
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep_folders() -> int:
+    """Remove the folders of grounds whose slot nobody holds any more; returns how many went."""
+    gone = 0
+    for folder in _slots.directory().glob("launch-*"):
+        name = f"slot-{folder.name.removeprefix('launch-')}.lock"
+        lock = os.open(folder.with_name(name), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove_tree(folder)
+            gone += 1
+        except BlockingIOError:
+            continue  # somebody's, who lives
+        finally:
+            os.close(lock)
+    return gone

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from quintain.sandbox import _slots
+from quintain.sandbox._ground import sweep_folders
 from quintain.sandbox._slots import Sweep as Sweep
 from quintain.sandbox.base import Capabilities
 from quintain.sandbox.native import NativeBackend
@@ -58,7 +59,9 @@ def examine() -> Host:
 
 def clean() -> Sweep:
     """Remove what killed engines left behind; touches nothing that a living engine holds."""
-    return _slots.clean()
+    swept = _slots.clean()
+    folders = sweep_folders()
+    return Sweep(in_use=swept.in_use, removed=swept.removed + folders)
 
 
 PROBE_SCRIPT = r"""
