@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import stat
+import subprocess
+import sys
 import tarfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -289,3 +292,17 @@ def test_what_a_cache_holds_belongs_to_the_house_alone(hello: bytes, tmp_path: P
     [program] = (tmp_path / "cache").rglob("hello")
     status = program.stat()
     assert (status.st_uid, stat.S_IMODE(status.st_mode)) == (os.geteuid(), 0o755)
+
+
+def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/rooms/images.md").read_text()
+    [example] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", example], capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+    )
+    assert done.stdout == "hello\nmade\n0\n\nb'new\\n'\n", done.stderr
+
+
+def test_the_backend_declares_what_it_can_open() -> None:
+    assert HOST.snapshot and {"host", "+rw"} < set(HOST.images)

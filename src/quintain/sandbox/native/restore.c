@@ -118,15 +118,20 @@ static void remove_any(const char *name) {
 }
 
 static void clear_here(void) {
-  for (int left = 1; left;) { /* a directory is read again until it is empty: removing while reading may skip names */
+  for (size_t n = 1; n;) { /* names first: removing while reading may skip some */
+    char **names = NULL;
+    size_t cap = n = 0;
     int fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    char name[NAME_MAX + 1] = "";
     if (!d) stop("list", ".");
-    for (struct dirent *e; (e = readdir(d));)
-      if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) { strcpy(name, e->d_name); break; }
+    for (struct dirent *e; (e = readdir(d));) {
+      if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
+      if (n == cap && !(names = realloc(names, (cap = cap ? 2 * cap : 64) * sizeof *names))) stop("list", ".");
+      if (!(names[n++] = strdup(e->d_name))) stop("list", ".");
+    }
     closedir(d);
-    if ((left = *name != 0)) remove_any(name);
+    for (size_t i = 0; i < n; i++) { remove_any(names[i]); free(names[i]); }
+    free(names);
   }
 }
 
