@@ -191,7 +191,7 @@ def test_a_damaged_or_strange_layout_is_refused_by_name(hello: bytes, tmp_path: 
     for blob in (place / "blobs/sha256").iterdir():
         if blob.stat().st_size > 10_000:  # the layers
             blob.write_bytes(blob.read_bytes()[:-20])
-    assert refused(f"oci:{place}:one", cache, "expected a whole gzip stream").file == str(place)
+    assert refused(f"oci:{place}:one", cache, "expected a (whole gzip|tar) stream").file == str(place)
     foreign = layout(tmp_path / "arm", [[member("hello", hello)]], machine="s390x")
     refused(f"oci:{foreign}", cache, "manifest for linux/")
 

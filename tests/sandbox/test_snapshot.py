@@ -258,3 +258,17 @@ def test_any_name_and_any_content_come_back(names: list[bytes], content: bytes) 
                     assert await again.files.read("/work/" + name.decode("utf-8", "surrogateescape")) == content
 
     run(test, rootless=ROOTLESS[0])
+
+
+@pytest.mark.parametrize("rootless", ROOTLESS)
+def test_a_program_that_shuts_itself_out_does_not_shut_out_a_snapshot(rootless: bool, tmp_path: Path) -> None:
+    async def test(backend: NativeBackend) -> None:
+        async with backend.open("host+rw") as [box]:
+            await box.files.write("/etc/kept", b"x" * 5000)
+            await box.run(["sh", "-c", "touch /tmp/.wh.odd; chmod 000 /work /"])
+            kept = await box.snapshot()
+            assert "unnameable root/tmp/.wh.odd" in kept.left_out
+            with tarfile.open(fileobj=io.BytesIO(kept.content)) as tar:
+                assert "root/etc/kept" in tar.getnames()
+
+    run(test, rootless=rootless, cache=tmp_path)

@@ -37,9 +37,9 @@ async def save(agent: Agent, limits: Limits, image: Image) -> Snapshot:
 
     os.set_blocking(ours, False)
     loop.add_reader(ours, on_readable)
-    try:
+    try:  # a staged stdin, because a program may have shut the way to /dev/null
         done = await agent.run(
-            ["snapshot"], stdin=b"", env={}, cwd="/", limits=_patient(limits), channel=theirs, warm=False,
+            ["snapshot"], stdin=b"\n", env={}, cwd="/", limits=_patient(limits), channel=theirs, warm=False,
             on_stdout=None, on_stderr=None, flags=_wire.RUN_SAVE,
         )
         os.close(theirs)
@@ -112,6 +112,6 @@ def _patient(limits: Limits) -> Limits:
 def _check(done: Exit, verb: str) -> None:
     code = os.waitstatus_to_exitcode(done.wait_status)
     if code or done.flags & _wire.EXIT_NOT_STARTED:
-        said = done.stderr.decode("utf-8", "replace").strip()
+        said = os.strerror(done.error) if done.error else done.stderr.decode("utf-8", "replace").strip()
         how = "not within 120 s" if done.flags & _wire.EXIT_TIMED_OUT else said or f"its process ended with {code}"
         raise HouseError(FaultKind.SANDBOX_LOST, f"the snapshot could not be {verb}: {how}")

@@ -55,7 +55,7 @@ _Noreturn void exec_program(struct command *c, const struct run_request *want, c
   setrlimit(RLIMIT_CPU, &cpu);
   umask(022);
   error = 0;
-  if (chdir(cwd)) { error = errno; goto out; }
+  if (!(want->flags & (RUN_SAVE | RUN_RESTORE)) && chdir(cwd)) { error = errno; goto out; }
   if (want->flags & RUN_TERMINAL && ioctl(fds[0], TIOCSCTTY, 0)) { error = errno; goto out; }
   if (dup2(fds[0] >= 0 ? fds[0] : open("/dev/null", O_RDONLY), 0) < 0 || dup2(fds[1], 1) < 0 || dup2(fds[2], 2) < 0) { error = errno; goto out; }
   if (want->flags & (RUN_SAVE | RUN_RESTORE)) { /* no program at all: our own code, with the program's rights */

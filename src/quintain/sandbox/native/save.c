@@ -277,7 +277,8 @@ static void save_tree(const char *name, const char *where, int fd) {
   struct stat st;
   enter_name(name);
   if (where && !lstat(where, &st)) fd = open_own(where, &st, O_DIRECTORY);
-  if (fd < 0 || (!where && fstat(fd, &st))) stop("open", "");
+  if (fd < 0 && where) { report("unreadable"); leave_name(0); return; } /* its root has been shut */
+  if (!where && fstat(fd, &st)) stop("open", "");
   enter_name(""); emit_header(NULL, '5', &st, 0); leave_name(path_len - 1);
   if ((st.st_mode & 0700) != 0700) fchmod(fd, (st.st_mode & 07777) | 0700);
   if (fchdir(fd)) stop("enter", "");
