@@ -44,6 +44,11 @@ static size_t describe(const char *pid, char *at) {
   return sizeof p + (size_t)n;
 }
 
+static int is_warden(pid_t pid) {
+  for (int i = 0; i < MAX_COMMANDS; i++) if (commands[i].state >= RUNNING && commands[i].link >= 0 && commands[i].pid == pid) return 1;
+  return 0;
+}
+
 /* As the program's user, to whom hidepid shows the program's processes only. A process that made itself undumpable is not
    listed. */
 void send_processes(uint32_t id) {
@@ -54,7 +59,7 @@ void send_processes(uint32_t id) {
   DIR *d = opendir("/proc");
   if (!d) r.error = errno;
   for (struct dirent *e; d && (e = readdir(d));) {
-    if (e->d_name[0] < '1' || e->d_name[0] > '9' || !strcmp(e->d_name, "1")) continue;
+    if (e->d_name[0] < '1' || e->d_name[0] > '9' || !strcmp(e->d_name, "1") || is_warden((pid_t)atoi(e->d_name))) continue;
     if (used + sizeof(struct process) + 4096 > sizeof page) { say(A_DATA, id, NULL, 0, page, used); used = 0; }
     size_t n = describe(e->d_name, page + used);
     used += n; r.size += n != 0;
