@@ -15,6 +15,8 @@ ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ssl", "ca-c
        "localtime", "magic", "fonts", "perl", "python3", "python3.11", "python3.12", "python3.13", "java-17-openjdk",
        "java-21-openjdk", "emacs", "inputrc", "protocols", "services", "vim", "debian_version", "os-release")
 DEVICES = ("null", "zero", "full", "random", "urandom")
+#: The CPU quota of a sandbox is one; libraries that size their pools by the host's cores are told so.
+ONE_CPU = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHON_CPU_COUNT"), "1")
 SEARCH_PATH = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
 
 PASSWD = "root:x:0:0:root:/root:/usr/sbin/nologin\nprogram:x:{uid}:{uid}:program:/tmp:/bin/sh\n"
@@ -70,4 +72,4 @@ def host_image(warm: Warm | None = None) -> list[str]:
 def default_environment() -> dict[str, str]:
     """The whole environment of a program besides what its caller gives."""
     return {"PATH": search_path(), "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8",
-            "USER": "program", "LOGNAME": "program", "SHELL": "/bin/sh"}
+            "USER": "program", "LOGNAME": "program", "SHELL": "/bin/sh", **ONE_CPU}

@@ -66,6 +66,16 @@ def _try_lock(number: int) -> Slot | None:
     return Slot(number, fd)
 
 
+def _try_lock_patiently(number: int) -> Slot | None:
+    """A killed engine holds its lock until the kernel has buried the last of its processes."""
+    for _ in range(20):
+        slot = _try_lock(number)
+        if slot is not None:
+            return slot
+        time.sleep(0.02)
+    return None
+
+
 def take() -> Slot:
     """The first free slot, swept clean. Raises HouseError when all are held."""
     for number in range(SLOTS):
@@ -148,7 +158,7 @@ def clean() -> Sweep:
     in_use = removed = 0
     for path in sorted(directory().glob("slot-*.lock")):
         number = path.stem.removeprefix("slot-")
-        slot = _try_lock(int(number)) if number.isdigit() else None
+        slot = _try_lock_patiently(int(number)) if number.isdigit() else None
         if slot is None:
             in_use += 1
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,12 @@ WRITABLE = "+rw"
 def default_cache() -> Path:
     """Where layers are kept unless told otherwise ($XDG_CACHE_HOME/quintain/images)."""
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "quintain" / "images"
+    if base:
+        return Path(base) / "quintain" / "images"
+    try:
+        return Path.home() / ".cache" / "quintain" / "images"
+    except RuntimeError:  # a user without a home
+        return Path(tempfile.gettempdir()) / f"quintain-{os.geteuid()}" / "images"
 
 
 class Images:

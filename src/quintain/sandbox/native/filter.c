@@ -1,7 +1,7 @@
 /* The system-call filter: a deny list over a check of the native architecture, as classic BPF built at start.
    Covers: foreign ABIs (killed), new namespaces, mounts, tracing and reading of other processes, kernel modules, bpf, perf,
    io_uring, userfaultfd, keyrings, handles, fanotify, SysV and POSIX message queues, clocks, TIOCSTI/TIOCLINUX,
-   socket families other than UNIX, INET, INET6; with Landlock also abstract sockets and signals across sandboxes.
+   socket families other than UNIX, INET, INET6, limits of other processes; with Landlock also abstract sockets and signals across sandboxes.
    Does not cover: bugs in the system calls that ordinary programs need. */
 #include "sandbox.h"
 #include <linux/audit.h>
@@ -109,6 +109,11 @@ static void build(void) {
   add(LOAD(args[1]));
   add(JUMP(BPF_JEQ, 0x5412u /* TIOCSTI */, 1, 0));
   add(JUMP(BPF_JEQ, 0x541Cu /* TIOCLINUX */, 0, 1));
+  add(FAIL(EPERM));
+  add(RETURN(SECCOMP_RET_ALLOW));
+  add(JUMP(BPF_JEQ, SYS_prlimit64, 0, 4)); /* of itself only: a rootless agent shares its program's user */
+  add(LOAD(args[0]));
+  add(JUMP(BPF_JEQ, 0, 1, 0));
   add(FAIL(EPERM));
   add(RETURN(SECCOMP_RET_ALLOW));
   search(sorted, (int)NDENY);
