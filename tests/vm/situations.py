@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from quintain.sandbox import NativeBackend, clean
+from quintain.sandbox import BubblewrapBackend, NativeBackend, clean
 from quintain.types import MEBIBYTE, KilledBy, Limits, Outcome, Status
 
 TREE = Path("/sys/fs/cgroup")
@@ -145,6 +145,7 @@ class Checks:
                 await self._processes(boxes[2])
                 await self._cpu(boxes[3])
                 await self._two_houses()
+                await self._bubblewrap()
             await self._cycles()
         except Exception as error:  # the whole report is wanted, whatever happens
             self.say("no exception", False, f"{type(error).__name__}: {error}")
@@ -185,9 +186,12 @@ class Checks:
         rate = (outcome.cpu_seconds or 0.0) / outcome.wall_seconds
         self.say("eight spinners get one CPU", (0.5 < rate < 1.25) if self.place.cpu else rate > 0.5,
                  f"{rate:.2f} CPUs {brief(outcome)}")
-        outcome = await box.run([PYTHON, "-c", SPIN.replace("+3", "+20")], limits=Limits(cpu_seconds=1.0))
+        # without groups each process has a limit of its own, two seconds later
+        program = SPIN.replace("+3", "+20") if self.place.memory else "while True: pass"
+        most = 3.0 if self.place.memory else 4.5
+        outcome = await box.run([PYTHON, "-c", program], limits=Limits(cpu_seconds=1.0, wall_seconds=20.0))
         self.say("a CPU limit of 1 s ends it", outcome.status is Status.CPU_LIMIT and
-                 0.9 < (outcome.cpu_seconds or 0.0) < 3.0, brief(outcome))
+                 0.9 < (outcome.cpu_seconds or 0.0) < most, brief(outcome))
 
     async def _two_houses(self) -> None:
         async with NativeBackend(engines=1) as second, second.open(limits=LIMITS) as boxes:
@@ -195,6 +199,17 @@ class Checks:
             self.say("a second backend beside it", outcome.status is Status.OK, outcome.status.value)
         where = sorted({str(Path(g).parent.relative_to(TREE)) for g in groups()})
         self.say("all engines' groups lie side by side", len(where) == self.place.memory, where)
+
+    async def _bubblewrap(self) -> None:
+        """The launchers make their groups by another way."""
+        async with BubblewrapBackend() as other:
+            can = other.probe()
+            if not (can.available and can.memory == "hard"):
+                return
+            async with other.open(limits=LIMITS) as boxes:
+                fine, outcome = await boxes[0].run(["true"]), await boxes[0].run(hungry(200))
+                self.say("bubblewrap holds the limit of memory too", fine.status is Status.OK and
+                         outcome.status is Status.OUT_OF_MEMORY, brief(outcome))
 
     async def _cycles(self) -> None:
         async with NativeBackend(engines=1) as backend:
