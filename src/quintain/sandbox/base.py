@@ -16,7 +16,8 @@ DEFAULT_LIMITS = Limits()
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What a backend can do on this host. Quotas are 'hard' (the kernel enforces), 'soft' or 'none'. `missing` says,
-    for each layer that is not there, what to do about it; a backend that is not `available` opens nothing."""
+    for each layer that is not there, what to do about it; a backend that is not `available` opens nothing.
+    `images` are the kinds of image that it opens; a word with `+` is a suffix to any of them."""
 
     name: str
     available: bool

@@ -18,7 +18,8 @@ def host_layer(cache: Path) -> Path:
     place = cache / "layers" / f"host-{_fingerprint(sources)}"
     with published(place) as draft:
         if draft is not None:
-            (draft / "etc").mkdir(mode=0o755)
+            (draft / "etc").mkdir()
+            (draft / "etc").chmod(0o755)  # whatever the umask
             for source in sources:
                 _copy(source.resolve(), draft / "etc" / source.name)
             for name in ("bin", "sbin", "lib", "lib64", "lib32"):

@@ -48,7 +48,7 @@ def is_whiteout(status: os.stat_result) -> bool:
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
-def is_opaque(path: Path) -> bool:
+def is_opaque(path: str | Path) -> bool:
     try:
         return os.getxattr(path, OPAQUE, follow_symlinks=False) == b"y"
     except OSError:
@@ -100,9 +100,9 @@ class Stack:
 
 def _find_in(layer: Path, parts: Parts) -> tuple[Found | None, bool]:
     """What one layer has under a name, and whether it hides what lower layers have there."""
-    path, opaque = layer, False
+    path, opaque = str(layer), False
     for i, part in enumerate(parts):
-        path = path / part
+        path = f"{path}/{part}"
         try:
             status = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -114,5 +114,5 @@ def _find_in(layer: Path, parts: Parts) -> tuple[Found | None, bool]:
                 return None, True
             opaque = opaque or is_opaque(path)
         else:
-            return Found(path, status), True
+            return Found(Path(path), status), True
     return Found(layer, os.lstat(layer)), True

@@ -53,6 +53,7 @@ class Draft:
         self._all = Stack((*below, place), host)
         self._modes: dict[Path, tuple[int, float]] = {}
         self._parents: dict[Parts, Path] = {(): place}
+        self._asked: dict[Parts, Path] = {}  # the same by the names before links were followed; emptied when links go
         self.entries = self.bytes = 0
 
     def resolve(self, parts: Parts, *, last: bool = True) -> Parts:
@@ -63,7 +64,9 @@ class Draft:
 
     def directory(self, parts: Parts, *, mode: int = 0o755, mtime: float | None = None) -> Path:
         """The layer's own directory of that name (links on the way followed), made where there is none."""
-        parts = self.resolve(parts)
+        if mtime is None and parts in self._asked:
+            return self._asked[parts]
+        asked, parts = parts, self.resolve(parts)
         known = self._parents.get(parts)
         if known is None:
             parent = self.directory(parts[:-1])
@@ -84,12 +87,13 @@ class Draft:
                 )
                 self._count(0)
             self._parents[parts] = known
+        self._asked[asked] = known
         if mtime is not None and parts:
             self._modes[known] = (mode & 0o1777, mtime)
             os.chmod(known, 0o700)
         return known
 
-    def _slot(self, name: Parts) -> Path:
+    def replace(self, name: Parts) -> Path:
         """An empty place for something that is no directory."""
         place = self.directory(name[:-1]) / name[-1]
         status = _status(place)
@@ -99,6 +103,8 @@ class Draft:
                 self._forget(place)
             else:
                 os.unlink(place)
+        if status is not None or self._below.find(place.relative_to(self.place).parts) is not None:
+            self._asked.clear()
         return place
 
     def _forget(self, place: Path) -> None:
@@ -117,7 +123,7 @@ class Draft:
 
     def file(self, name: Parts, source: IO[bytes], *, size: int, mode: int, mtime: float) -> None:
         self._count(size)
-        place = self._slot(name)
+        place = self.replace(name)
         with open(place, "xb", opener=_create) as target:
             left = size
             while left:
@@ -135,7 +141,7 @@ class Draft:
 
     def symlink(self, name: Parts, target: str, *, mtime: float) -> None:
         self._count(0)
-        place = self._slot(name)
+        place = self.replace(name)
         os.symlink(target, place)
         os.utime(place, (mtime, mtime), follow_symlinks=False)
 
@@ -149,7 +155,7 @@ class Draft:
         elif found.path.is_relative_to(self.place):
             place = self.directory(name[:-1]) / name[-1]
             if found.path != place:
-                os.link(found.path, self._slot(name), follow_symlinks=False)
+                os.link(found.path, self.replace(name), follow_symlinks=False)
                 self._count(0)
         else:
             with open(found.path, "rb") as source:
@@ -164,6 +170,7 @@ class Draft:
         place = self.directory(parent) / name[-1]
         if _status(place) is None:
             self._count(0)
+            self._asked.clear()
             os.mknod(place, stat.S_IFCHR, os.makedev(0, 0))
 
     def opaque(self, directory: Parts) -> None:
@@ -199,7 +206,7 @@ def unpack(
     Raises ImageError for what is no tar or would lead out."""
     left_out: dict[str, int] = {}
     try:
-        with tarfile.open(fileobj=cast(IO[bytes], source), mode=mode, errors="surrogateescape") as tar:
+        with tarfile.open(fileobj=cast(IO[bytes], source), mode=mode, errors="surrogateescape", bufsize=CHUNK) as tar:
             for member in _members(tar):
                 name = rename(member.name)
                 if name is not None:
@@ -260,9 +267,7 @@ def _directory(draft: Draft, parts: Parts, mode: int, mtime: float) -> None:
     parts = (*draft.resolve(parts[:-1]), parts[-1])
     found = draft.find(parts)
     if found is not None and not found.is_dir:
-        place = draft.directory(parts[:-1]) / parts[-1]
-        if found.path == place:
-            os.unlink(place)
+        place = draft.replace(parts)
         os.mkdir(place, 0o700)
         os.setxattr(place, OPAQUE, b"y")
     draft.directory(parts, mode=mode, mtime=mtime)
