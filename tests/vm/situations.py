@@ -184,7 +184,8 @@ class Checks:
     async def _cpu(self, box) -> None:
         outcome = await box.run([PYTHON, "-c", SPIN])
         rate = (outcome.cpu_seconds or 0.0) / outcome.wall_seconds
-        self.say("eight spinners get one CPU", (0.5 < rate < 1.25) if self.place.cpu else rate > 0.5,
+        name = "eight spinners get one CPU" if self.place.cpu else "eight spinners run, unbounded"
+        self.say(name, (0.5 < rate < 1.25) if self.place.cpu else rate > 0.5,
                  f"{rate:.2f} CPUs {brief(outcome)}")
         # without groups each process has a limit of its own, two seconds later
         program = SPIN.replace("+3", "+20") if self.place.memory else "while True: pass"
