@@ -12,9 +12,13 @@ from quintain.sandbox import _slots
 from quintain.sandbox._ground import sweep_folders
 from quintain.sandbox._slots import Sweep as Sweep
 from quintain.sandbox.base import Capabilities
+from quintain.sandbox.bubblewrap import BubblewrapBackend
+from quintain.sandbox.container import ContainerBackend
+from quintain.sandbox.gvisor import GvisorBackend
 from quintain.sandbox.native import NativeBackend
 from quintain.types import Limits
 
+BACKENDS = (NativeBackend, BubblewrapBackend, GvisorBackend, ContainerBackend)
 #: Host settings worth knowing, and the value that a careful host has (`None`: shown, not judged).
 SYSCTLS: dict[str, str | None] = {
     "kernel/unprivileged_bpf_disabled": "2", "kernel/io_uring_disabled": None, "vm/unprivileged_userfaultfd": "0",
@@ -53,7 +57,7 @@ def examine() -> Host:
             settings[name.replace("/", ".")] = "absent"
     return Host(
         kernel=platform.release(), machine=platform.machine(), user=os.geteuid(), cpus=len(os.sched_getaffinity(0)),
-        backends=(NativeBackend().probe(),), settings=settings,
+        backends=tuple(kind().probe() for kind in BACKENDS), settings=settings,
     )
 
 
@@ -78,7 +82,8 @@ try: socket.create_connection(("192.0.2.1",80),2); print("reached")
 except OSError as e: print(e.strerror)' 2>&1 | tail -n 1)"
 echo "sys=$(ls /sys 2>/dev/null | wc -l)"
 touch /usr/quintain-probe 2>/dev/null && echo "usr=writable" || echo "usr=read-only"
-echo "mounts=$(awk '$4 ~ /(^|,)rw(,|$)/ {print $2}' /proc/mounts | sort -u | tr '\n' ' ')"
+# the last mount at a place covers those before it
+echo "mounts=$(awk '{top[$2] = $4} END {for (m in top) if (top[m] ~ /(^|,)rw(,|$)/) printf "%s ", m}' /proc/mounts)"
 unshare -U true 2>/dev/null && echo "userns=allowed" || echo "userns=refused"
 echo "descriptors=$(ls /proc/self/fd | wc -l)"; echo "cgroup=$(cut -d: -f3 /proc/self/cgroup | sort -u | tr '\n' ' ')"
 echo "disk=$(df -kP /work | awk 'NR==2 {print $2}')"; echo "host=$(hostname)"
