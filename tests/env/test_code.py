@@ -307,6 +307,11 @@ def test_a_weaker_wall_or_a_network_is_refused_rather_than_run_without() -> None
         asyncio.run(PURE.run(loose, program(RIGHT), episode="e", limits=LIMITS))
 
 
+def test_a_kind_of_work_that_is_not_code_is_refused() -> None:
+    with pytest.raises(TaskError, match="expected kind = 'code', found 'cod'"):
+        asyncio.run(PURE.grade(add_item(kind="cod"), Work(program=program(RIGHT)), episode="e", seed=0))
+
+
 def test_feedback_shows_failing_tests_up_to_a_bound() -> None:
     fault = Fault(owner=Owner.POLICY, kind=FaultKind.ASSERTION_ERROR, message="x" * 5000, file="t.py", line=3)
     faults = [msgspec.structs.replace(fault, line=n + 1) for n in range(40)]

@@ -115,7 +115,10 @@ class CodeEnvironment:
         """Nothing is held at all: the backend is its owner's."""
 
     def _check(self, task: Task) -> None:
-        """Never less than the task asks for."""
+        """Never less than the task asks for, and nothing else than it asks for."""
+        if task.kind != self.kind:
+            raise TaskError(f"task {task.id}: expected kind = {self.kind!r}, found {task.kind!r}",
+                            kind=FaultKind.TASK_ENVIRONMENT)
         if task.network is not Network.NONE:
             raise TaskError(
                 f"task {task.id}: code is judged without a network, found network = {task.network.value!r}",

@@ -6,7 +6,8 @@ import math
 import re
 import tomllib
 from difflib import get_close_matches
-from typing import Literal, NoReturn
+from enum import Enum
+from typing import Literal, NoReturn, get_args, get_origin
 
 import msgspec
 
@@ -111,7 +112,25 @@ def parse_task_file(content: bytes, file: str) -> ParsedFile:
         keys = tuple(re.findall(r"[^.\[\]`]+", place))
         named = [key for key in keys if not key.isdigit() and key != "..."]
         where = f"{'.'.join(named)}: " if named else ""
+        if (found := message.removeprefix("Invalid enum value ")) != message and (words := _words(named)):
+            message = f"expected one of {', '.join(words)}, found {found}"
         raise TaskError(where + message, file=file, line=line_of(text, named)) from error
+
+
+def _words(keys: list[str]) -> list[str]:
+    """The words that may stand under a key; none where any may."""
+    kind: object = TaskFile
+    for key in keys:
+        if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+            return []
+        kind = next((field.type for field in msgspec.structs.fields(kind) if field.name == key), None)
+    words: list[str] = []
+    for option in (kind, *get_args(kind)):
+        if get_origin(option) is Literal:
+            words += get_args(option)
+        elif isinstance(option, type) and issubclass(option, Enum):
+            words += [word.value for word in option]
+    return words
 
 
 def _raise_syntax(message: str, text: str, file: str) -> NoReturn:
