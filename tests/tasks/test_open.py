@@ -34,7 +34,7 @@ def test_views_can_be_asked_for_in_the_spec(folder: Path) -> None:
     ("humaneval?tak=1", r"unknown option 'tak' .* did you mean 'take'\?"),
     ("humaneval?take=-1", r"expected take=NUMBER .* found '-1'"),
     ("humaneval?take", r"expected key=value pairs"),
-    ("mbpp", r"'mbpp' is not on this machine: give data=PATH, a folder with mbpp/mbpp.jsonl or the file itself, from"),
+    ("mbpp", r"'mbpp' is not on this machine: give --data PATH .* a folder with mbpp/mbpp.jsonl or the file"),
     ("mbpp:nowhere.jsonl", r"nowhere.jsonl: expected a file or directory, found nothing"),
 ])
 def test_a_spec_that_means_nothing_is_refused_with_advice(spec: str, message: str) -> None:

@@ -133,8 +133,8 @@ def _locate(public: PublicSet, data: Path | None) -> Path:
                         file=str(data))
     if public.package and (found := _packaged(*public.package)):
         return found
-    raise TaskError(f"the set {public.name!r} is not on this machine: give data=PATH, a folder with {public.files[0]} "
-                    f"or the file itself, from {public.source}")
+    raise TaskError(f"the set {public.name!r} is not on this machine: give --data PATH (in Python data=PATH), a folder "
+                    f"with {public.files[0]} or the file itself, from {public.source}")
 
 
 def _packaged(package: str, file: str) -> Path | None:

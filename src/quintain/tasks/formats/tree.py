@@ -59,13 +59,19 @@ def read_tree(root: Path) -> Tree:
         left -= entry.stat().st_size
         if left < 0:
             raise TaskError(f"expected at most {MAX_TREE_BYTES} bytes in a task", file=str(root))
-        files[path] = Path(entry.path).read_bytes()
+        try:
+            files[path] = Path(entry.path).read_bytes()
+        except OSError as error:
+            raise TaskError(f"cannot be read: {error.strerror}", file=entry.path) from error
     return Tree(name=str(root), files=files, folders=frozenset(folders))
 
 
 def _walk(folder: Path, prefix: str, root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    with os.scandir(folder) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        raise TaskError(f"cannot be read: {error.strerror}", file=str(folder)) from error
     for entry in found:
         path = prefix + entry.name
         if is_leftover(path) or (not prefix and entry.name.startswith(".")):
