@@ -3,8 +3,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from quintain.policy import AnswerPolicy, Draft, FunctionPolicy, Policy, RepairingPolicy, ReplayedPolicy, ScriptedPolicy
-from quintain.types import Message, Role, Turn
+from quintain.types import Message, Role, TaskError, Turn
 
 
 def told(*texts: str) -> tuple[Message, ...]:
@@ -43,7 +45,9 @@ def test_a_recorded_run_is_said_again_token_by_token() -> None:
     assert asyncio.run(policy.act(told("ask"), task="t", seed=7)) == first
     assert act(policy, told("ask", "a", "no"), seed=8) == "b"
     assert act(policy, told("ask"), seed=9) == "c"
-    assert act(policy, told("ask"), seed=10) == ""
+    assert act(policy, told("ask", "c", "no"), seed=10) == ""
+    with pytest.raises(TaskError, match="replayed has no reply to task t: "):
+        act(policy, told("ask"), seed=10)
     assert act(policy, told("ask"), task="u", seed=10) == "a"
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from quintain.policy.scripted import turn_of
-from quintain.types import Message, Turn
+from quintain.types import Message, TaskError, Turn
 
 
 class ReplayedPolicy:
     """Gives the turns of a recorded run again, tokens and all: `turns` per task and episode seed.
 
     The key is (task, seed of the first turn); `any_seed` holds turns per task for a seed that was not recorded. A
-    conversation longer than the record gets an empty reply.
+    conversation longer than the record gets an empty reply; a task without a record is refused with TaskError, for an
+    answer that nobody gave must not be paid.
     """
 
     def __init__(
@@ -31,6 +32,8 @@ class ReplayedPolicy:
         nth = turn_of(conversation)
         first = (seed - nth) % 2**31  # the driver counts the seed up by one for each turn
         recorded = self._turns.get((task, first), self._any_seed.get(task, ()))
+        if not recorded:
+            raise TaskError(f"{self._name} has no reply to task {task}: choose tasks that it answered")
         return recorded[nth] if nth < len(recorded) else Turn(text="")
 
     async def aclose(self) -> None:
