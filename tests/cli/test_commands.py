@@ -11,9 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from quintain.sandbox import NativeBackend
+
 COMMANDS = (
     [], ["run"], ["show"], ["tasks"], ["tasks", "list"], ["tasks", "show"], ["tasks", "check"], ["tasks", "new"],
     ["doctor"],
+)
+
+
+needs_native = pytest.mark.skipif(
+    not NativeBackend().probe().available, reason="needs namespaces: see `quintain doctor`",
 )
 
 
@@ -70,6 +77,10 @@ def test_the_version_is_told(tmp_path: Path) -> None:
         (["run", "humaneval", "--policy", "oracle", "-n", "0"], "0 is not in the range"),
         (["run", "humaneval", "--policy", "nobody"], "oracle, null, repair"),
         (["run", "--policy", "oracle"], "TASKS"),
+        (["run", "humaneval", "--policy", "oracle", "--include", "HumanEvil/*"], "no task of humaneval was chosen"),
+        (["run", "humaneval", "--policy", "oracle", "--out", "."], "quintain run --resume ."),
+        (["run", "humaneval", "--policy", "openai:x", "--base-url", "localhost:8000"], "found 'localhost:8000'"),
+        (["tasks", "check", "humaneval", "--take", "0"], "no task of humaneval was chosen"),
     ],
 )
 def test_wrong_usage_exits_with_2_and_says_what_was_expected(
@@ -79,6 +90,12 @@ def test_wrong_usage_exits_with_2_and_says_what_was_expected(
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_file_where_a_folder_is_needed_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = quintain("tasks", "new", "file/double", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "Error: file: File exists\n")
 
 
 def test_a_new_task_is_listed_and_shown(tmp_path: Path) -> None:
@@ -114,6 +131,25 @@ def test_the_doctor_says_what_to_do_about_what_is_missing(tmp_path: Path) -> Non
         assert f"backend {backend['name']}" in done.stdout
         for layer in backend["missing"]:
             assert f"missing {layer}:" in done.stdout
+
+
+@needs_native
+def test_the_doctor_finds_every_layer_in_a_live_sandbox(tmp_path: Path) -> None:
+    done = quintain("doctor", "--report", "--json", cwd=tmp_path)
+    assert [layer for layer in json.loads(done.stdout)["sandbox"] if not layer["ok"]] == []
+    assert done.returncode == 0
+
+
+@needs_native
+def test_a_run_that_is_finished_stays_as_it_is_and_one_of_its_task_leads_to_the_others(tmp_path: Path) -> None:
+    assert quintain("tasks", "new", "double", cwd=tmp_path).returncode == 0
+    ran = quintain("run", "double", "--policy", "oracle", "-n", "2", "--out", "first", "--json", cwd=tmp_path)
+    assert json.loads(ran.stdout)["played"] == 2, ran.stderr
+    result = (tmp_path / "first" / "result.json").read_bytes()
+    again = quintain("run", "--resume", "first", cwd=tmp_path)
+    assert "nothing was left to play" in again.stdout
+    assert (tmp_path / "first" / "result.json").read_bytes() == result
+    assert "also of this task: double#1" in quintain("show", "first", "double", cwd=tmp_path).stdout
 
 
 def test_a_reader_that_leaves_early_is_no_failure_of_ours(tmp_path: Path) -> None:

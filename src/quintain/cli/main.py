@@ -66,6 +66,11 @@ def main() -> NoReturn:
     except BrokenPipeError:  # the reader of our output has gone, as in `quintain show | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
+    except OSError as problem:
+        if problem.filename is None:  # no file of the user's: a flaw of ours, and its place matters
+            raise
+        click.echo(f"Error: {problem.filename}: {problem.strerror}", err=True)
+        sys.exit(FAILED)
     except (HouseError, TaskError) as problem:
         click.echo(f"Error: {problem}", err=True)
         sys.exit(exit_code_of(problem))

@@ -43,13 +43,14 @@ if TYPE_CHECKING:
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What a run came to, as scripts read it. `unreadable` lists tasks that are not fit to be asked, `trouble` is
-    the latest failure that was not the policy's; `seconds` is the time of this invocation; `finished` is false when it
-    was interrupted."""
+    the latest failure that was not the policy's; `seconds` is the time of this invocation and `played` counts the
+    episodes that it closed; `finished` is false when it was interrupted."""
 
     episodes: int
     solved: int
     faults: dict[str, int]
     reward: float | None
+    played: int
     seconds: float
     run: str
     unreadable: tuple[str, ...] = ()
@@ -76,7 +77,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
               help="Go on with a run that was interrupted; it knows its tasks and its policy.")
 @click.option("--backend", default="native", show_default=True, help="What makes the sandboxes.")
 @click.option("--base-url", metavar="URL", help="Of the OpenAI-compatible endpoint; the key comes from OPENAI_API_KEY.")
-@click.option("--model", help="The model's name there, as in --policy openai.")
+@click.option("--model", help="The model's name there, for --policy openai.")
 @click.option("--temperature", type=click.FloatRange(min=0), help="Of the model.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Of one reply of the model.")
 @click.option("--json", "as_json", is_flag=True, help="Print the sum as one JSON object in the last line.")
@@ -109,10 +110,16 @@ def command(
     else:
         if tasks is None or policy is None:
             raise Usage("expected TASKS and --policy (or --resume RUN): quintain run humaneval --policy oracle")
+        if out is not None and out.exists():
+            raise Usage(f"--out {out} is there already: choose another, or go on with that run: "
+                        f"quintain run --resume {shlex.quote(str(out))}")
+        chosen = open_tasks(tasks, choice)
+        if not chosen.ids:
+            raise Usage(f"no task of {tasks} was chosen: look at --include, --exclude and --take")
         endpoint = Endpoint(base_url=base_url, model=model, temperature=temperature, max_tokens=max_tokens)
         asked = Definition(
             taskset=pinned(tasks), policy=pinned(policy), size=size, seed=seed, sandboxes=sandboxes, backend=backend,
-            taskset_digest=content_digest(open_tasks(tasks, choice).ids), code_version=__version__,
+            taskset_digest=content_digest(chosen.ids), code_version=__version__,
             options={"choice": _text(choice), "endpoint": _text(endpoint)},
         )
         parts = Parts.of(asked, sandboxes)  # refuses what cannot be, before a folder is made
@@ -167,6 +174,7 @@ def _play(run: Run, parts: Parts) -> Summary:
     for episode in run.journal.episodes():
         pulse.known(tuple(run.journal.read(episode)))
     skipped = Skipped()
+    before = pulse.counts().episodes
     finished = True
     try:
         asyncio.run(_collect(run, parts, pulse, skipped))
@@ -177,13 +185,14 @@ def _play(run: Run, parts: Parts) -> Summary:
         raise
     counts = pulse.counts()
     seconds = time.monotonic() - began
-    if finished:
+    played = counts.episodes - before
+    if finished and (played or run.result is None):
         run.finish(Result(
             episodes=counts.episodes, solved=counts.solved, faults=counts.faults, reward=counts.reward, seconds=seconds,
         ))
     return Summary(
         episodes=counts.episodes, solved=counts.solved, faults=counts.faults, reward=counts.reward,
-        seconds=round(seconds, 3), run=str(run.path), unreadable=tuple(skipped.found), finished=finished,
+        played=played, seconds=round(seconds, 3), run=str(run.path), unreadable=tuple(skipped.found), finished=finished,
         trouble=pulse.trouble,
     )
 
@@ -242,7 +251,7 @@ def _report(summary: Summary, run: Run, *, as_json: bool) -> None:
 
 
 def _facts(summary: Summary, counts: Counts, run: Run) -> list[tuple[str, str]]:
-    speed = f"{summary.episodes / summary.seconds:.1f} episodes/s" if summary.seconds else ""
+    speed = f"{summary.played / summary.seconds:.1f} episodes/s" if summary.played and summary.seconds else ""
     share = f" ({100 * counts.solved / counts.episodes:.1f} %)" if counts.episodes else ""
     return [
         ("policy", f"{run.definition.policy} on {run.definition.taskset}"),
@@ -250,7 +259,9 @@ def _facts(summary: Summary, counts: Counts, run: Run) -> list[tuple[str, str]]:
         ("solved", f"{counts.solved}{share}"),
         ("mean reward", "none" if counts.reward is None else f"{counts.reward:+.3f}"),
         ("faults by owner", ", ".join(f"{owner} {count}" for owner, count in counts.faults.items())),
-        ("time", f"{clock(summary.seconds)}  {speed}"),
+        ("time", f"{clock(summary.seconds)}  {speed or 'nothing was left to play'}"),
         ("run folder", summary.run),
         ("next", f"quintain show {shlex.quote(summary.run)}" if summary.finished else _resume_line(run)),
+        *([("to try again", f"{_resume_line(run)}  (what the house broke)")]
+          if summary.finished and counts.faults["house"] else []),
     ]

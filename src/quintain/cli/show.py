@@ -54,7 +54,7 @@ class EpisodeStory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command("show")
-@click.argument("what", metavar="RUN|EPISODE", default="latest")
+@click.argument("what", metavar="[RUN|EPISODE]", default="latest")
 @click.argument("episode", required=False)
 @click.option("--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True,
               help="The folder that holds the runs.")
@@ -94,7 +94,11 @@ def command(what: str, episode: str | None, runs: Path, step: int | None, everyt
             shown = tuple(event for one in told for event in one.events)
             say_json(EpisodeStory(run=str(path), episode=fold(events), events=shown))
         else:
-            print_episode(fold(events), told, console(), limit=None if everything else TEXT_LIMIT)
+            out = console()
+            print_episode(fold(events), told, out, limit=None if everything else TEXT_LIMIT)
+            others = [id for id in _matches(run, wanted) if id != events[0].episode]
+            if others:
+                out.print(f"\nalso of this task: {', '.join(others[:ROWS])}", markup=False, soft_wrap=True)
 
 
 def _find(what: str, episode: str | None, runs: Path) -> tuple[Path, str | None]:

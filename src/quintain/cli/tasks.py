@@ -53,12 +53,12 @@ def command() -> None:
       quintain tasks list
       quintain tasks list humaneval --take 5
       quintain tasks show humaneval HumanEval/0
-      quintain tasks new mytasks/double
+      quintain tasks new mytasks/total
       quintain tasks check mytasks
     """
 
 
-@command.command("list")
+@command.command("list", short_help="List tasks, or the sets that have a name.")
 @click.argument("tasks", required=False)
 @choosing
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each line.")
@@ -90,7 +90,7 @@ def list_tasks(tasks: str | None, choice: Choice, as_json: bool) -> None:
         out.print(f"{count} task(s)")
 
 
-@command.command("show")
+@command.command("show", short_help="Show one task and how it is judged.")
 @click.argument("tasks")
 @click.argument("id", required=False)
 @click.option("--data", type=click.Path(exists=True), help="The file of a named set, or its folder.")
@@ -102,7 +102,7 @@ def show_task(tasks: str, id: str | None, data: str | None, with_exam: bool, as_
     \b
     Examples:
       quintain tasks show humaneval HumanEval/0
-      quintain tasks show mytasks/double --exam
+      quintain tasks show mytasks/total --exam
     """
     chosen = open_tasks(tasks, Choice(data=data))
     if id is None and len(chosen) != 1:
@@ -118,7 +118,7 @@ def show_task(tasks: str, id: str | None, data: str | None, with_exam: bool, as_
         tell(item, console(), with_exam=with_exam)
 
 
-@command.command("check")
+@command.command("check", short_help="Check that the tests tell right from wrong.")
 @click.argument("tasks")
 @choosing
 @click.option("--sandboxes", type=click.IntRange(min=1), default=2, show_default=True, help="How many at once.")
@@ -145,7 +145,10 @@ def check_tasks(ctx: click.Context, tasks: str, choice: Choice, sandboxes: int, 
         else:
             click.echo(f"{found.fit.value:8}  {plain(found.task)}{''.join(_reasons(found.reasons))}")
 
-    asyncio.run(examine(open_tasks(tasks, choice), sandboxes=sandboxes, report=report))
+    chosen = open_tasks(tasks, choice)
+    if not chosen.ids:
+        raise Usage(f"no task of {tasks} was chosen: look at --include, --exclude and --take")
+    asyncio.run(examine(chosen, sandboxes=sandboxes, report=report))
     if as_json:
         say_json({"tasks": sum(counts.values()), **{fit.value: count for fit, count in counts.items()}})
     else:
@@ -157,7 +160,7 @@ def _reasons(reasons: tuple[str, ...]) -> list[str]:
     return [f"\n       {line}" for reason in reasons for line in plain(reason, limit=2000).splitlines()]
 
 
-@command.command("new")
+@command.command("new", short_help="Write a small complete task, to be changed.")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--kind", type=click.Choice(KINDS), default="function", show_default=True,
               help="A function that tests call, or a program that reads and writes.")
@@ -167,7 +170,7 @@ def new(path: Path, kind: str, language: str) -> None:
 
     \b
     Examples:
-      quintain tasks new mytasks/double
+      quintain tasks new mytasks/total
       quintain tasks new mytasks/sort --kind program --language shell
     """
     try:

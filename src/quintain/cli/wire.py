@@ -188,6 +188,8 @@ def _openai(model: str, endpoint: Endpoint, connections: int) -> Policy:
     if not model or not endpoint.base_url:
         raise Usage("expected --policy openai:MODEL --base-url URL, as in --base-url http://localhost:8000/v1")
     sampling = Sampling(temperature=endpoint.temperature, max_tokens=endpoint.max_tokens)
+    if not endpoint.base_url.startswith(("http://", "https://")):
+        raise Usage(f"expected --base-url http://… or https://…, found {endpoint.base_url!r}")
     return OpenAIPolicy(model, endpoint.base_url, sampling=sampling, connections=connections)
 
 
