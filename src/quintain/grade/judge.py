@@ -13,12 +13,16 @@ import msgspec
 from quintain.program import Frame, Phase, Raised, Side, diagnose_exception
 from quintain.types import Fault, FaultKind, HouseError, Outcome, Owner, Passed, Status, TestResult, Verdict
 
+#: What the use of a wrong value raises: at the load of a test file, one of the answer's constants may have been it.
+_OF_VALUES = frozenset({
+    "ArithmeticError", "AssertionError", "AttributeError", "LookupError", "TypeError", "ValueError"})
+
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
     """The facts of one failure as the verifier saw it. `candidate` are the candidate's frames ([file, line, function])
     when the exception came across; `at` is the place in the tests; `missing` the module of a failed import,
-    `served` whether the candidate must have it; `asked` whether any of its code had been called by then; `gone` why
-    there is nobody to talk to any more."""
+    `served` whether the candidate must have it; `asked` whether any of its code had been called by then, `got` whether
+    any attribute of it had been fetched; `gone` why there is nobody to talk to any more."""
 
     type: str
     message: str = ""
@@ -31,6 +35,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     missing: str | None = None
     served: bool | None = None
     asked: bool = False
+    got: bool = False
     skipped: bool = False
     task: bool = False
 
@@ -153,7 +158,8 @@ def _raised_here(why: Why, *, loading: bool) -> Fault:
     """The fault of an exception that the tests' own code raised. Once the answer's code was asked for something, its
     values may have made the tests fail: such a failure is not laid on the task."""
     file, line = why.at or (None, None)
-    phase = Phase.IMPORT if loading and not why.asked else Phase.CALL
+    swayed = why.asked or (why.got and not _OF_VALUES.isdisjoint(why.bases))
+    phase = Phase.IMPORT if loading and not swayed else Phase.CALL
     frames = (Frame(file=file, line=line),) if file and line else ()
     fault = diagnose_exception(_record(why, frames, phase), own_files={}, side=Side.VERIFIER)
     if why.task:

@@ -44,6 +44,7 @@ class Peer(Values):
         self.dead: Gone | None = None
         self.calls = 0
         self.asked = False  # whether code of the other side was run on purpose, beyond imports and attributes
+        self.got = False  # whether a value of the other side was fetched
         self._lock = RLock()
         self._number = 0
         self._own: list[Any] = []  # what the other side may name, by number; kept alive here
@@ -106,6 +107,7 @@ class Peer(Values):
                 raise self.dead
             self.calls += 1
             self.asked = self.asked or what in ("call", "meth", "op")
+            self.got = self.got or what == "get"
             given = [*args, *kwargs.values()]
             sent: list[Any] = []
             parts = [self.encode_all(head), self.encode_all(given, sent=sent), list(kwargs)]
@@ -142,8 +144,8 @@ class Peer(Values):
             raise Gone("forged", "an answer that is not of the protocol") from None
         if error is None:
             return self.decode_all([raw], originals=sent)[0]
-        if not isinstance(error, BaseException):
-            raise Gone("forged", "a failure that is no exception")
+        if not isinstance(error, BaseException) or type(frames) is not list:  # without a place it would seem our own
+            raise Gone("forged", "a failure that is no exception of the candidate's")
         error.__dict__["_quintain_frames"] = frames
         raise error
 
@@ -320,7 +322,7 @@ class Peer(Values):
                 if number in self._standins or not all(isinstance(b, type) for b in bases):
                     raise ValueError("expected a new class")
                 self._keep(number, build_class(self, description[:-1], bases))
-        except (TypeError, ValueError, AttributeError):
+        except (AttributeError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
             raise Gone("forged", "a class that is not of the protocol") from None
 
     def _keep(self, number: int, standin: Any) -> Any:

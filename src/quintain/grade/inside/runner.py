@@ -20,6 +20,7 @@ from quintain.grade.inside.wire import Gone, Pipe, WrongType, write_json
 
 MAX_MESSAGE = 1_000
 MAX_VALUE = 300
+MAX_LINE = 10_000_000
 TESTS = "<tests>"  # where compiled tests say that they lie
 
 
@@ -33,7 +34,7 @@ class Report:
         self._root = root
 
     def write(self, **record: Any) -> None:
-        data = (write_json(record) + "\n").encode("ascii")
+        data = (write_json(_sound(record)) + "\n").encode("ascii")
         while data:
             data = data[os.write(self._fd, data):]
 
@@ -69,7 +70,7 @@ class Report:
             text = f"<no text: {type(second).__name__}>"
         kind = type(error)
         facts: dict[str, Any] = {"type": kind.__name__, "message": text, "at": self._test_frame(error),
-                                 "asked": self._peer.asked,
+                                 "asked": self._peer.asked, "got": self._peer.got,
                                  "bases": [k.__name__ for k in kind.__mro__ if k.__module__ == "builtins"]}
         frames = error.__dict__.get("_quintain_frames")
         if isinstance(error, WrongType):
@@ -97,11 +98,20 @@ class Report:
         return found
 
 
+def _sound(value: Any) -> Any:
+    """A record whose texts every reader takes: without halves of surrogate pairs, which the candidate may have sent."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, (list, tuple)):
+        return [_sound(item) for item in value]
+    return {key: _sound(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
 def _clean_frames(frames: Any) -> list[Any]:
     """The candidate's word for where it failed, cut down to what a report can hold."""
     if not isinstance(frames, list):
         return []
-    return [[f[0][:200], f[1], f[2][:100]] for f in frames[-8:]
+    return [[f[0][:200], min(max(f[1], 0), MAX_LINE), f[2][:100]] for f in frames[-8:]
             if isinstance(f, list) and len(f) == 3 and [type(x) for x in f] == [str, int, str]]
 
 

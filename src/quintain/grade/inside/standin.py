@@ -25,6 +25,9 @@ SPECIALS = ARITHMETIC | ORDER | NUMERIC | TEXT | PLAIN | {"__eq__", "__hash__"}
 #: Special names that are asked for as attributes.
 _ASKED = frozenset({"__name__", "__qualname__", "__module__", "__annotations__", "__members__", "__wrapped__",
                     "__all__", "__version__", "__author__"})
+#: What a mock says of its calls: no object of the other side says it instead.
+_OF_MOCKS = frozenset({"assert_any_call", "assert_called", "assert_called_once", "assert_called_once_with",
+                       "assert_called_with", "assert_has_calls", "assert_not_called"})
 #: Builtin types whose value comes along, so that this side compares it by itself.
 CARRIED: dict[str, type] = {t.__name__: t for t in (int, float, str, bytes, tuple, frozenset)}
 _HOLDERS = ("list", "dict", "set", "bytearray")
@@ -98,6 +101,8 @@ class Remote(metaclass=RemoteType):
     def __getattr__(self, name: str) -> Any:
         if (is_dunder(name) and name not in _ASKED) or name.startswith("_quintain_"):
             raise AttributeError(name)
+        if name in _OF_MOCKS:
+            raise WrongType(f"expected a mock of the tests, found an object of {type(self).__name__}")
         return self._quintain_peer.get(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -8,6 +8,7 @@ Does not cover: tests that compare two of the candidate's objects with each othe
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import types
@@ -25,9 +26,21 @@ _INNER_PREFIXES = ("gi_", "cr_", "ag_", "f_", "tb_", "co_", "func_")
 _OWN_FUNCTIONS = frozenset({"__import__", "breakpoint", "compile", "delattr", "eval", "exec", "getattr", "globals",
                             "input", "locals", "open", "print", "setattr", "vars"})
 _NUMBERS = (int, float, complex, bool)
+#: Classes of the standard library that are compared with a tolerance as numbers are.
+_MEASURES = {"decimal": ("Decimal",), "fractions": ("Fraction",), "datetime": ("date", "datetime", "time", "timedelta")}
+#: Attributes by which a mock is told what to do or to say, beside those that its class has.
+_MOCK_STEERING = frozenset({"attach_mock", "configure_mock", "mock_add_spec", "reset_mock"})
 
 
 _MAKERS = frozenset({"collections", "datetime", "decimal", "fractions", "itertools", "uuid"})
+
+
+def _is_measure(value: Any) -> bool:
+    """Whether a value is a number, or like one; that of an object of the candidate which carries its value included."""
+    kind = type(value)
+    if isinstance(value, Remote):
+        return kind._quintain_carried in _NUMBERS
+    return kind in _NUMBERS or kind.__name__ in _MEASURES.get(kind.__module__, ())
 
 
 def _may_make(kind: type) -> bool:
@@ -46,10 +59,25 @@ class Verifier(Peer):
         self._call_seconds = call_seconds
         self._run_until = run_until
         self._stdout = sys.stdout
+        self._serving = 0
+        self._granted: set[str] = set()  # paths of files that the tests themselves handed over
 
     def _ask(self, what: str, head: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.pipe.deadline = min(self._run_until, time.monotonic() + self._call_seconds)
         return super()._ask(what, head, args, kwargs)
+
+    def serve(self, message: list[Any]) -> None:
+        self._serving += 1
+        try:
+            super().serve(message)
+        finally:
+            self._serving -= 1
+
+    def take(self, tag: str, raw: list[Any]) -> Any:
+        taken = super().take(tag, raw)
+        if tag == "h":  # what the tests made and a call hands out again is the candidate's answer from then on
+            taken.__dict__.pop("_quintain_made", None)
+        return taken
 
     def capturing(self) -> bool:
         return sys.stdout is not self._stdout
@@ -69,8 +97,33 @@ class Verifier(Peer):
         inner = name.startswith("_") or name.startswith(_INNER_PREFIXES)
         if (closed or inner) and not (what in ("get", "meth") and name in _OPEN_NAMES):
             raise AttributeError(f"{type(target).__name__!r} object has no attribute {name!r}")
+        self._keep_apart(what, target, name)
+
+    def _keep_apart(self, what: str, target: Any, name: str) -> None:
+        """Objects of the tests keep their own methods and mocks their record; a path leads to nothing but what the
+        tests gave, and to temporary files. Raises AttributeError."""
+        mocks = getattr(sys.modules.get("unittest.mock"), "NonCallableMock", ())
+        steered = isinstance(target, mocks) and name in _MOCK_STEERING
+        if what in ("set", "del"):
+            found = getattr(type(target), name, None)
+            steered = steered or callable(found) or (isinstance(target, mocks) and hasattr(type(target), name))
+            steered = steered or (isinstance(target, mocks) and name.startswith("assert"))
+        if steered:
+            raise AttributeError(f"{type(target).__name__!r} object keeps its {name!r}")
+        pure = getattr(sys.modules.get("pathlib"), "PurePath", ())
+        if isinstance(target, pure) and not hasattr(pure, name) and not self._may_reach(os.path.realpath(target)):
+            raise AttributeError(f"{name!r} of a path that was not given")
+
+    def _may_reach(self, path: str) -> bool:
+        import tempfile
+
+        roots = {*self._granted, os.path.realpath(tempfile.gettempdir())}
+        return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
     def may_leave(self, value: Any) -> None:
+        pure: Any = getattr(sys.modules.get("pathlib"), "PurePath", ())
+        if not self._serving and isinstance(value, pure):
+            self._granted.add(os.path.realpath(value))
         if isinstance(value, _NEVER):
             raise WrongType(f"a {type(value).__name__} of the tests cannot be handed over")
 
@@ -93,16 +146,19 @@ class Verifier(Peer):
             raise WrongType(f"expected a plain value beside {type(args[0]).__name__}, found an object of {kind}")
         if name == "__contains__" and not named:
             return any(item is args[0] or item == args[0] for item in iter(target))
+        made = target.__dict__.get("_quintain_made")
         answer = super().special(target, name, args, kwargs)
-        if name in ARITHMETIC and plain and not target.__dict__.get("_quintain_made"):
+        if made and answer is target:  # `a += 1`, `with a as b`: what the tests go on with is what they made
+            target.__dict__["_quintain_made"] = True
+        if name in ARITHMETIC and plain and not made:
             self._keep_honest(target, name, args[0], answer)
-        if name in NUMERIC and target.__dict__.get("_quintain_mixed") and type(answer) in _NUMBERS:
+        if name in NUMERIC and target.__dict__.get("_quintain_mixed") and _is_measure(answer):
             raise WrongType(f"expected a plain number, found an object of {kind}")
         return answer
 
     def _keep_honest(self, target: Any, name: str, other: Any, answer: Any) -> None:
         """`abs(f(x) - 0.5) < 1e-6` must not be decided by what an object of the candidate makes of `- 0.5`."""
-        if type(other) in _NUMBERS and type(answer) in _NUMBERS:
+        if _is_measure(other) and _is_measure(answer):
             raise WrongType(f"expected a plain number for {name}, found an object of {type(target).__name__}")
         if isinstance(answer, Remote):
             answer.__dict__["_quintain_mixed"] = True

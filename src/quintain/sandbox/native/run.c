@@ -38,7 +38,7 @@ _Noreturn void exec_program(struct command *c, const struct run_request *want, c
     at = stop + 1;
   }
   sigprocmask(SIG_SETMASK, &no_signals, NULL);
-  signal(SIGPIPE, SIG_DFL);
+  signal(SIGPIPE, want->flags & RUN_WARM ? SIG_IGN : SIG_DFL); /* as each would find it at its start: Python ignores it */
   setsid();
   prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
   int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
