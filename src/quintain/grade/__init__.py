@@ -5,4 +5,4 @@ from quintain.grade.judge import headline
 from quintain.grade.oracle import LEVEL, Oracle, warm_oracle
 from quintain.grade.stdio import same_output
 
-__all__ = ["LEVEL", "Oracle", "cost_of", "headline", "warm_oracle", "reward_of", "reward_of_fault", "same_output"]
+__all__ = ["LEVEL", "Oracle", "cost_of", "headline", "reward_of", "reward_of_fault", "same_output", "warm_oracle"]

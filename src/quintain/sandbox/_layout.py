@@ -10,10 +10,10 @@ from pathlib import Path
 
 from quintain.sandbox._warm import Warm
 
-#: What of /etc a program may need to run; links through alternatives, the loader's cache, certificates.
-ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ssl", "ca-certificates", "mime.types",
-       "localtime", "magic", "fonts", "perl", "python3", "python3.11", "python3.12", "python3.13", "java-17-openjdk",
-       "java-21-openjdk", "emacs", "inputrc", "protocols", "services", "vim", "debian_version", "os-release")
+#: What of /etc programs need as it is: links through alternatives, the loader's cache, certificates.
+#: Each is one mount more in every sandbox, so what is small and plain text is copied instead.
+ETC = ("alternatives", "ld.so.cache", "ssl", "fonts", "java-17-openjdk", "java-21-openjdk")
+ETC_COPIED = ("mime.types", "magic", "protocols", "services", "debian_version", "os-release")
 DEVICES = ("null", "zero", "full", "random", "urandom")
 #: The CPU quota of a sandbox is one; libraries that size their pools by the host's cores are told so.
 ONE_CPU = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHON_CPU_COUNT"), "1")
@@ -38,6 +38,19 @@ def search_path() -> str:
     return ":".join((*own, *SEARCH_PATH))
 
 
+def copied() -> list[tuple[str, str]]:
+    """Name and content of the small files of /etc that the root gets a copy of."""
+    found = []
+    for name in ETC_COPIED:
+        try:
+            text = Path("/etc", name).read_text("utf-8", "replace")
+        except OSError:
+            continue
+        if len(text) < 100_000 and "\0" not in text:
+            found.append((name, text))
+    return found
+
+
 def host_image(warm: Warm | None = None) -> list[str]:
     """The operations that build the root, as triples for the engine: op, a, b."""
     ops: list[str] = ["ro", "/usr", "usr"]
@@ -51,6 +64,8 @@ def host_image(warm: Warm | None = None) -> list[str]:
         path = Path("/etc") / name
         if path.exists():
             ops += ["ro", str(path.resolve()), f"etc/{name}"]
+    for name, text in copied():
+        ops += ["file", f"etc/{name}", text]
     ops += ["file", "etc/passwd", PASSWD.format(uid=1000), "file", "etc/group", GROUP.format(uid=1000)]
     ops += ["file", "etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n"]
     ops += ["file", "etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"]

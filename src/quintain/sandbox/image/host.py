@@ -14,7 +14,7 @@ from quintain.sandbox.image.place import published
 
 def host_layer(cache: Path) -> Path:
     """The layer's directory. /usr is not in it, it is shared as it lies. Made again when the host's /etc changes."""
-    sources = [Path("/etc", name) for name in _layout.ETC if Path("/etc", name).exists()]
+    sources = [Path("/etc", name) for name in (*_layout.ETC, *_layout.ETC_COPIED) if Path("/etc", name).exists()]
     place = cache / "layers" / f"host-{_fingerprint(sources)}"
     with published(place) as draft:
         if draft is not None:

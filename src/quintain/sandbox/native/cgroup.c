@@ -49,19 +49,38 @@ static int set_limits(const struct cgroup *cg, const char *group, const struct o
   return 0;
 }
 
-/* Makes the groups of one sandbox and opens the file through which its first process joins each. */
-int cgroup_make(const struct plan *plan, const struct open_request *want, uint32_t slot, int fds[MAX_CGROUPS], char *where, size_t n) {
+/* A group that may serve again: those of v1 whose counters can be reset (pids.peak cannot). */
+static int lasting(char kind) { return kind == 'm' || kind == 'c' || kind == 'a'; }
+
+/* Makes the groups of one sandbox, or takes those that an earlier one left, and opens the file through which its first
+   process joins each. */
+int cgroup_make(const struct plan *plan, const struct open_request *want, uint32_t slot, struct cell *cell, char *where, size_t n) {
   char group[24], path[64];
   snprintf(group, sizeof group, "s%u", slot);
-  for (int i = 0; i < plan->ncgroups; i++) fds[i] = -1;
+  int again = cell->made && cell->memory_bytes == want->memory_bytes && cell->cpu_percent == want->cpu_percent;
   for (int i = 0; i < plan->ncgroups; i++) {
     const struct cgroup *cg = &plan->cgroups[i];
-    if (mkdirat(cg->dir, group, 0755) && errno != EEXIST) { snprintf(where, n, "make cgroup %c", cg->kind); return -1; }
+    int kept = cell->made && lasting(cg->kind);
+    if (kept && again) continue;
+    if (!kept) cell->fds[i] = -1;
+    if (!kept && mkdirat(cg->dir, group, 0755) && errno != EEXIST) { snprintf(where, n, "make cgroup %c", cg->kind); return -1; }
     if (set_limits(cg, group, want)) { snprintf(where, n, "set limits of cgroup %c", cg->kind); return -1; }
+    if (kept) continue;
     snprintf(path, sizeof path, "%s/%s", group, cg->kind == 'u' ? "cgroup.procs" : "tasks");
-    if ((fds[i] = openat(cg->dir, path, O_WRONLY | O_CLOEXEC)) < 0) { snprintf(where, n, "open cgroup %c", cg->kind); return -1; }
+    if ((cell->fds[i] = openat(cg->dir, path, O_WRONLY | O_CLOEXEC)) < 0) { snprintf(where, n, "open cgroup %c", cg->kind); return -1; }
   }
+  if (!cell->made) cell->cpu_fd = cgroup_cpu_account(plan, slot);
+  cell->made = 1;
+  cell->memory_bytes = want->memory_bytes;
+  cell->cpu_percent = want->cpu_percent;
   return 0;
+}
+
+/* Close what the spawner needs no longer of a cell's groups: everything, unless the cell holds what may serve again. */
+void cgroup_done(const struct plan *plan, struct cell *cell) {
+  for (int i = 0; i < plan->ncgroups; i++)
+    if (cell->fds[i] >= 0 && !(cell->holds && lasting(plan->cgroups[i].kind))) { close(cell->fds[i]); cell->fds[i] = -1; }
+  if (!cell->holds) { if (cell->cpu_fd >= 0) close(cell->cpu_fd); cell->cpu_fd = -1; cell->made = 0; }
 }
 
 /* The file that tells how much CPU a sandbox has used, opened for its agent; -1 where there is none. */
@@ -118,6 +137,27 @@ void cgroup_usage(const struct plan *plan, uint32_t slot, struct down *down) {
         break;
     }
   }
+}
+
+#define LEFT_BYTES (4u << 20) /* what a dead sandbox may leave charged (pages of the system that it read first) */
+
+/* Make the groups of a dead sandbox fit for the next: 1 when they are as new. Nothing was killed for memory, next to
+   nothing is charged, the peak is set back; the others are removed, as all are where this does not hold. */
+int cgroup_reuse(const struct plan *plan, uint32_t slot) {
+  char group[24];
+  snprintf(group, sizeof group, "s%u", slot);
+  for (int i = 0; i < plan->ncgroups; i++) {
+    int dir = plan->cgroups[i].dir;
+    if (plan->cgroups[i].kind == 'u') return 0;
+    if (plan->cgroups[i].kind == 'a' && put(dir, group, "cpuacct.usage", "0")) return 0;
+    if (plan->cgroups[i].kind != 'm') continue;
+    if (number(dir, group, "memory.oom_control", "oom_kill") != 0) return 0;
+    if (number(dir, group, "memory.usage_in_bytes", NULL) > LEFT_BYTES) return 0;
+    if (put(dir, group, "memory.max_usage_in_bytes", "0")) return 0;
+  }
+  for (int i = 0; i < plan->ncgroups; i++)
+    if (!lasting(plan->cgroups[i].kind) && unlinkat(plan->cgroups[i].dir, group, AT_REMOVEDIR)) return 0;
+  return 1;
 }
 
 int cgroup_remove(const struct plan *plan, uint32_t slot) {

@@ -67,8 +67,10 @@ struct plan {
   char **zygote;            /* keeper only: the interpreter that becomes the spawner, or NULL */
 };
 
-struct cell {               /* one sandbox, as the spawner sees it */
-  uint32_t id; pid_t pid; int closing;
+
+struct cell {               /* one sandbox, as the spawner sees it; what it holds outlives it where it may be used again */
+  uint32_t id; pid_t pid; int closing, holds, made, net_fd, cpu_fd, fds[MAX_CGROUPS];
+  uint64_t memory_bytes; uint32_t cpu_percent;
 };
 
 /* root.c, jail.c */
@@ -81,6 +83,8 @@ int filter_scope(void);
 /* netpool.c: network namespaces with loopback up, made ahead of need */
 void netpool_start(int rootless);
 int netpool_take(void);
+void netpool_give(int fd);
+void netpool_forget(void);
 int netpool_empty(void);
 int netpool_refill(void);
 int loopback_raise(void);
@@ -88,7 +92,9 @@ int loopback_raise(void);
 _Noreturn void agent_main(int sock, int cpu_fd, uint32_t program_uid);
 void agent_broken(int sock, const char *where, int error);
 /* cgroup.c */
-int cgroup_make(const struct plan *plan, const struct open_request *want, uint32_t slot, int fds[MAX_CGROUPS], char *where, size_t n);
+int cgroup_make(const struct plan *plan, const struct open_request *want, uint32_t slot, struct cell *cell, char *where, size_t n);
+void cgroup_done(const struct plan *plan, struct cell *cell);
+int cgroup_reuse(const struct plan *plan, uint32_t slot);
 int cgroup_cpu_account(const struct plan *plan, uint32_t slot);
 void cgroup_usage(const struct plan *plan, uint32_t slot, struct down *down);
 int cgroup_remove(const struct plan *plan, uint32_t slot);

@@ -41,12 +41,18 @@ static void refuse(uint32_t id, int error, const char *where) {
   tell(&r, sizeof r, -1);
 }
 
-/* Slots are handed out round robin: a uid comes back as late as possible. */
+/* A slot whose groups are ready comes first; the others round robin. Users come back with their slot: when it is free, every
+   process and every file of theirs is gone. */
+#define KEPT 64      /* how many slots wait with their groups */
+#define HOLDING 512  /* up to how many living sandboxes keep their descriptors open for the next */
+static uint32_t kept[KEPT], nkept, alive;
+
 static int free_slot(void) {
+  if (nkept) return (int)kept[--nkept];
   for (uint32_t tried = 0; tried < ncells; tried++) {
     uint32_t slot = next_slot;
     next_slot = (next_slot + 1) % ncells;
-    if (!cells[slot].pid) return (int)slot;
+    if (!cells[slot].pid && !cells[slot].made) return (int)slot;
   }
   return -1;
 }
@@ -62,18 +68,19 @@ static int write_map(pid_t pid, const char *file, const char *text) {
 }
 
 static void open_one(const struct open_request *want, uint32_t id) {
-  int slot = free_slot(), pair[2] = {-1, -1}, gate[2] = {-1, -1}, fds[MAX_CGROUPS];
+  int slot = free_slot(), pair[2] = {-1, -1}, gate[2] = {-1, -1};
   char where[64] = "";
   if (slot < 0) { refuse(id, EAGAIN, "find a free slot"); return; }
-  for (int i = 0; i < MAX_CGROUPS; i++) fds[i] = -1;
-  if (cgroup_make(plan, want, (uint32_t)slot, fds, where, sizeof where)) {
+  struct cell *cell = &cells[slot];
+  if (!cell->made) { for (int i = 0; i < MAX_CGROUPS; i++) cell->fds[i] = -1; cell->cpu_fd = -1; }
+  if (cgroup_make(plan, want, (uint32_t)slot, cell, where, sizeof where)) {
     int error = errno;
-    for (int i = 0; i < plan->ncgroups; i++) if (fds[i] >= 0) close(fds[i]);
+    cell->holds = 0;
+    cgroup_done(plan, cell);
     cgroup_remove(plan, (uint32_t)slot);
     refuse(id, error, where);
     return;
   }
-  int cpu_fd = cgroup_cpu_account(plan, (uint32_t)slot);
   struct clone_args args;
   memset(&args, 0, sizeof args);
   int net_fd = want->network == NET_LOOPBACK ? netpool_take() : want->network == NET_EMPTY ? netpool_empty() : -1;
@@ -90,7 +97,7 @@ static void open_one(const struct open_request *want, uint32_t id) {
     if (pid == 0) {
       char go;
       if (plan->rootless) { close(gate[1]); if (read(gate[0], &go, 1) != 1) _exit(75); }
-      jail_enter(plan, want, (uint32_t)slot, fds, cpu_fd, net_fd, pair[1]);
+      jail_enter(plan, want, (uint32_t)slot, cell->fds, cell->cpu_fd, net_fd, pair[1]);
       _exit(76);
     }
     if (pid < 0) { error = errno; snprintf(where, sizeof where, "clone3"); }
@@ -101,21 +108,41 @@ static void open_one(const struct open_request *want, uint32_t id) {
       }
     }
   }
-  if (cpu_fd >= 0) close(cpu_fd);
-  if (net_fd >= 0 && want->network == NET_LOOPBACK) close(net_fd);
+  cell->holds = pid > 0 && alive < HOLDING;
+  cell->net_fd = want->network == NET_LOOPBACK ? net_fd : -1;
+  if (cell->net_fd >= 0 && !cell->holds) { close(cell->net_fd); cell->net_fd = -1; netpool_forget(); }
   if (pair[1] >= 0) close(pair[1]);
   for (int i = 0; i < 2; i++) if (gate[i] >= 0) close(gate[i]);
-  for (int i = 0; i < plan->ncgroups; i++) if (fds[i] >= 0) close(fds[i]);
+  cgroup_done(plan, cell);
   if (pid < 0) {
     if (pair[0] >= 0) close(pair[0]);
     cgroup_remove(plan, (uint32_t)slot);
     refuse(id, error, where);
     return;
   }
-  cells[slot] = (struct cell){id, pid, 0};
+  cell->id = id; cell->pid = pid; cell->closing = 0;
+  alive++;
   struct opened done = {OP_OPENED, id, pid, (uint32_t)slot};
   tell(&done, sizeof done, pair[0]);
   close(pair[0]);
+}
+
+/* The end of one: tell what it used (unless the house asked for its end and knows), and keep what can serve again. */
+static void bury(uint32_t slot, int status) {
+  struct cell *cell = &cells[slot];
+  struct down d;
+  memset(&d, 0, sizeof d);
+  d.op = OP_DOWN; d.id = cell->id; d.wait_status = status;
+  d.oom_kills = d.peak_memory_bytes = d.cpu_ns = d.peak_processes = UINT64_MAX;
+  int asked = cell->closing || (WIFEXITED(status) && WEXITSTATUS(status) == 0); /* the agent left when its socket closed */
+  if (!asked) cgroup_usage(plan, slot, &d);
+  cell->pid = 0;
+  alive--;
+  if (cell->net_fd >= 0) netpool_give(cell->net_fd);
+  cell->net_fd = -1;
+  if (cell->holds && asked && nkept < KEPT && cgroup_reuse(plan, slot)) kept[nkept++] = slot;
+  else { cell->holds = 0; cgroup_done(plan, cell); cgroup_remove(plan, slot); }
+  tell(&d, sizeof d, -1);
 }
 
 static void reap(void) {
@@ -123,21 +150,12 @@ static void reap(void) {
   pid_t pid;
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
     for (uint32_t slot = 0; slot < ncells; slot++)
-      if (cells[slot].pid == pid) {
-        struct down d;
-        memset(&d, 0, sizeof d);
-        d.op = OP_DOWN; d.id = cells[slot].id; d.wait_status = status;
-        cgroup_usage(plan, slot, &d);
-        cgroup_remove(plan, slot);
-        cells[slot].pid = 0;
-        tell(&d, sizeof d, -1);
-        break;
-      }
+      if (cells[slot].pid == pid) { bury(slot, status); break; }
 }
 
 static void close_one(uint32_t id) {
   for (uint32_t slot = 0; slot < ncells; slot++)
-    if (cells[slot].pid && cells[slot].id == id) { kill(cells[slot].pid, SIGKILL); return; }
+    if (cells[slot].pid && cells[slot].id == id) { cells[slot].closing = 1; kill(cells[slot].pid, SIGKILL); return; }
 }
 
 static void serve(void) {
