@@ -43,8 +43,8 @@ static void refuse(uint32_t id, int error, const char *where) {
 
 /* A slot whose groups are ready comes first; the others round robin. Users come back with their slot: when it is free, every
    process and every file of theirs is gone. */
-#define KEPT 64      /* how many slots wait with their groups */
-#define HOLDING 512  /* up to how many living sandboxes keep their descriptors open for the next */
+#define KEPT 32      /* how many slots wait with their groups */
+#define HOLDING 32   /* up to how many living sandboxes keep descriptors open for the next: each new one must close its copies */
 static uint32_t kept[KEPT], nkept, alive;
 
 static int free_slot(void) {
