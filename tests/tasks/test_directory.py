@@ -92,6 +92,8 @@ REFUSED = {
     ),
     "wrong word": ({"task_dot_toml": "network = 'all'\n"},
                    r"task.toml:1: network: expected one of none, allow_list, full, found 'all'"),
+    "too little to start": ({"task_dot_toml": "[limits.turn]\nmemory_bytes = 1_000\n"},
+                            r"task.toml:2: limits.turn.memory_bytes must be at least 16777216, found 1000"),
     "wrong word in a table": ({"task_dot_toml": "[tests]\nsuite = 'unit'\n"},
                               r"task.toml:2: tests.suite: expected one of python, stdio, found 'unit'"),
     "nested deeply": ({"task_dot_toml": "x = " + "[" * 100_000}, r"task.toml: expected TOML, found tables nested too"),
@@ -245,7 +247,7 @@ cases = st.lists(st.builds(
 ), min_size=1, max_size=4, unique_by=lambda case: case.name).map(tuple)
 suites: st.SearchStrategy[Suite] = python_suites | st.builds(
     StdioSuite, cases=cases, compare=st.sampled_from(Compare))
-limits = st.builds(Limits, wall_seconds=st.floats(0.001, 1e6), memory_bytes=st.integers(1, 2**62))
+limits = st.builds(Limits, wall_seconds=st.floats(0.001, 1e6), memory_bytes=st.integers(16 << 20, 2**62))
 exams = st.builds(
     Exam, hidden=suites, visible=st.none() | suites, reserve=st.none() | suites, oracle=st.none() | trees,
     null=st.lists(trees, max_size=3).map(tuple),

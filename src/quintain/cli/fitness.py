@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -59,6 +60,11 @@ async def _work(
             found = await check(environment, tasks[id])
         except TaskError as error:
             found = Fitness(task=id, fit=Fit.UNFIT, reasons=(str(error),))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            reason = f"its files do not fit into its disk_bytes or inodes: {error.filename}: {error.strerror}"
+            found = Fitness(task=id, fit=Fit.UNFIT, reasons=(reason,))
         report(found)
 
 

@@ -234,7 +234,7 @@ def _report(summary: Summary, run: Run, *, as_json: bool) -> None:
     if not summary.finished:
         click.echo(f"interrupted after {summary.episodes} episodes; to go on: {_resume_line(run)}", err=True)
     if summary.trouble:
-        click.echo(f"trouble, at last with {plain(summary.trouble, limit=2000)}", err=True)
+        click.echo(f"not the policy's failure, the latest of such: {plain(summary.trouble, limit=2000)}", err=True)
     if as_json:
         say_json(summary)
         return

@@ -13,6 +13,7 @@ from quintain.cli.exits import Failed, Usage
 from quintain.cli.output import console, one_line, plain, say_json
 from quintain.cli.story import Step, steps
 from quintain.cli.tally import Counts, Tally
+from quintain.grade import headline
 from quintain.store import Run, Standing, find_run, list_runs, standing
 from quintain.types import Episode, Event, HouseError, Opened, fold
 
@@ -25,7 +26,7 @@ MOODS = {"good": "green", "bad": "red", "plain": "cyan"}
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One episode in a table. `standing` says whether it is finished; `fault` is the last of its failures."""
+    """One episode in a table. `standing` says whether it is finished; `fault` is what it failed by in the end."""
 
     episode: str
     task: str
@@ -150,7 +151,7 @@ def tell_run(run: Run) -> RunStory:
             episode=episode.id, task=episode.task, standing=state, turns=len(episode.turns), attempt=episode.attempt,
             stop=episode.stop.value if episode.stop else None, solved=episode.solved, seconds=episode.seconds,
             reward=episode.reward.total if episode.reward else None,
-            fault=str(episode.faults[-1]) if episode.faults else None,
+            fault=_fault(episode),
         ))
     if not rows:
         raise Failed(f"run {run.path} has no episode yet")
@@ -158,6 +159,14 @@ def tell_run(run: Run) -> RunStory:
     return RunStory(
         run=str(run.path), taskset=asked.taskset, policy=asked.policy, counts=tally.counts(), episodes=tuple(rows),
     )
+
+
+def _fault(episode: Episode) -> str | None:
+    """What an unsolved attempt failed by in the end; of one that was solved, what had to be mended last."""
+    judged = episode.verdict is not None and not episode.solved and episode.broken is None
+    fault = headline(episode.verdict) if judged and episode.verdict else None
+    fault = fault or (episode.faults[-1] if episode.faults else None)
+    return str(fault) if fault else None
 
 
 def _episodes(run: Run) -> Iterator[tuple[Episode, Standing]]:
@@ -191,7 +200,7 @@ def print_run(story: RunStory, out: Console, *, rows: int | None) -> None:
 
 
 def _cell(fault: str | None) -> str:
-    return one_line(fault, 70).replace("[", r"\[") if fault else ""
+    return one_line(fault, 56).replace("[", r"\[") if fault else ""
 
 
 def print_episode(episode: Episode, told: list[Step], out: Console, *, limit: int | None) -> None:

@@ -14,6 +14,9 @@ import msgspec
 from quintain.tasks.exam import Compare
 from quintain.types import Entry, Grading, Isolation, Limits, Network, Scopes, TaskError
 
+#: Below these, what runs and judges an answer does not start, whoever wrote the answer.
+FLOORS = {"memory_bytes": 16 << 20, "disk_bytes": 1 << 20, "inodes": 64}
+
 
 class LimitsTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Any of the fields of `Limits`; what is not said keeps the default of its scope."""
@@ -86,6 +89,9 @@ class ParsedFile(msgspec.Struct, frozen=True, kw_only=True):
         for name, value in said.items():
             if not (math.isfinite(value) and value > 0):
                 message = f"limits.{scope}.{name} must be a number greater than 0, found {value!r}"
+                raise self.error(message, "limits", scope, name)
+            if value < FLOORS.get(name, 0):
+                message = f"limits.{scope}.{name} must be at least {FLOORS[name]}, found {value}: less runs nothing"
                 raise self.error(message, "limits", scope, name)
         default: Limits = getattr(Scopes(), scope)
         return msgspec.structs.replace(default, **said)
