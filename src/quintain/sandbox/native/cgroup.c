@@ -32,6 +32,7 @@ static int set_limits(const struct cgroup *cg, const char *group, const struct o
   char quota[48];
   switch (cg->kind) {
     case 'm':
+      put(cg->dir, group, "memory.memsw.limit_in_bytes", "-1"); /* a group used again: the sum is never below the other limit */
       if (put_number(cg->dir, group, "memory.limit_in_bytes", want->memory_bytes)) return -1;
       put_number(cg->dir, group, "memory.memsw.limit_in_bytes", want->memory_bytes); /* absent without swap accounting */
       return 0;

@@ -87,6 +87,16 @@ static void identity(const struct plan *plan, uint32_t agent_uid) {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)) broken("tie to the spawner");
 }
 
+/* Files lie in the sandbox's memory and outlive the command that wrote them. They leave room for the agent and the commands that
+   follow, or a program could end its own sandbox by filling it. */
+static unsigned long long file_room(const struct plan *plan, const struct open_request *want) {
+  int memory_group = 0;
+  for (int i = 0; i < plan->ncgroups; i++) memory_group |= plan->cgroups[i].kind == 'm' || plan->cgroups[i].kind == 'u';
+  unsigned long long spare = (16ull << 20) + want->inodes * 1024ull, half = want->memory_bytes / 2; /* an inode costs about 1 KiB */
+  unsigned long long most = want->memory_bytes - (spare < half ? spare : half);
+  return memory_group && want->disk_bytes > most ? most : want->disk_bytes;
+}
+
 /* Turns this fresh process into PID 1 of a sandbox; never returns. */
 void jail_enter(const struct plan *plan, const struct open_request *want, uint32_t slot, const int *cgroup_fds, int cpu_fd, int net_fd, int sock) {
   sock_fd = sock;
@@ -96,8 +106,7 @@ void jail_enter(const struct plan *plan, const struct open_request *want, uint32
   for (int i = 0; i < plan->ncgroups; i++) if (write(cgroup_fds[i], "0", 1) != 1) broken("join a cgroup");
   if (unshare(CLONE_NEWCGROUP)) broken("hide the cgroups");
   char options[96];
-  snprintf(options, sizeof options, "size=%llu,nr_inodes=%llu,mode=755",
-           (unsigned long long)want->disk_bytes, (unsigned long long)want->inodes);
+  snprintf(options, sizeof options, "size=%llu,nr_inodes=%llu,mode=755", file_room(plan, want), (unsigned long long)want->inodes);
   int users = -1;
   if (plan->writable) {
     const char *failed = root_make_writable(plan, options, agent_uid, program_uid, &users);
