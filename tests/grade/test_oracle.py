@@ -446,7 +446,8 @@ def test_a_file_that_imports_pytest_is_run_under_pytest() -> None:
             oracle = Oracle(backend, site=site)
             solved = PythonSuite(files=suite.files, required=(
                 "test_it.py::test_twice[1]", "test_it.py::test_twice[2]", "test_it.py::test_raises"))
-            return [await oracle.grade(s, program) for s in (suite, solved)]
+            patient = Limits(wall_seconds=60, cpu_seconds=60)  # a cold pytest on a busy machine
+            return [await oracle.grade(s, program, limits=patient) for s in (suite, solved)]
 
     verdict, solved = asyncio.run(grade())
     assert solved.solved, headline(solved)
@@ -474,3 +475,19 @@ def test_every_required_test_is_reported_once_and_absence_is_failure() -> None:
     assert not verdict.solved
     assert verdict.tests[1].fault is not None
     assert verdict.tests[1].fault.owner is Owner.POLICY
+
+
+@pytest.mark.parametrize("files", [
+    {f"f{n}": "" for n in range(400)} | {"solution.py": "def f(n): return n\n"},
+    {"big": "x" * (3 << 20), "solution.py": "def f(n): return n\n"},
+    {"n" * 300 + ".py": "", "solution.py": "def f(n): return n\n"},
+], ids=["too many", "too large", "too long a name"])
+def test_an_answer_whose_files_do_not_fit_is_judged_and_not_laid_on_the_house(files: dict[str, str]) -> None:
+    small = Limits(disk_bytes=2 << 20, inodes=200, memory_bytes=256 << 20, wall_seconds=20)
+    tests = "from solution import f\n\n\ndef test_f():\n    assert f(1) == 1\n"
+    case = python_case("unplaced", files, tests, limits=small)
+    verdict = verdict_of(case)
+    fault = headline(verdict)
+    assert fault is not None
+    assert (fault.owner, fault.kind) == (Owner.POLICY, FaultKind.DISK_LIMIT)
+    assert [(t.id, t.passed.value) for t in verdict.tests] == [("test_it.py::test_f", "missing")]

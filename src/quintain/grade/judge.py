@@ -97,6 +97,14 @@ def judge(run: Run, *, expected: Sequence[str], closed: bool) -> tuple[tuple[Tes
     return tests, _whole(tests, loads, ended, cut, run.candidate)
 
 
+def unplaced(suite: str, expected: Sequence[str], error: OSError, wall_seconds: float) -> Verdict:
+    """The verdict on an answer whose files do not fit into its own sandbox: every test is missing, by its own fault."""
+    what = f"{error.filename}: " if error.filename else ""
+    fault = _policy(FaultKind.DISK_LIMIT, f"the files do not fit into the sandbox: {what}{error.strerror or error}")
+    tests = tuple(TestResult(id=name, passed=Passed.MISSING, fault=fault) for name in expected)
+    return Verdict(suite=suite, level="L4", tests=tests, fault=fault, wall_seconds=wall_seconds)
+
+
 def _result(
     name: str, lines: list[Line], loads: dict[str, Fault], cut: Fault | None, run: Run
 ) -> TestResult:

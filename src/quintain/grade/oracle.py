@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from quintain.grade import bundle
-from quintain.grade.judge import Run, both, judge
+from quintain.grade.judge import Run, both, judge, unplaced
 from quintain.grade.stdio import check_program
 from quintain.sandbox import DEFAULT_LIMITS, Backend, Sandbox, Warm
 from quintain.tasks import PythonSuite, StdioSuite, Suite
@@ -79,7 +79,10 @@ class Oracle:
             narrow = msgspec.structs.replace(limits, wall_seconds=limits.wall_seconds + _GRACE_SECONDS)
             (candidate,) = await stack.enter_async_context(self._backend.open(image, limits=narrow))
             await verifier.files.write_many({f"{folder}/{path}": content for path, content in suite.files.items()})
-            await candidate.files.write_many({f"{folder}/{path}": content for path, content in files.items()})
+            try:
+                await candidate.files.write_many({f"{folder}/{path}": content for path, content in files.items()})
+            except OSError as error:  # too many, too large, a name too long: the answer's doing, and judged
+                return unplaced(content_digest(suite), _expected(suite), error, time.monotonic() - started)
             if not files:
                 await candidate.files.make_dir(folder)
             warm = not shuffled and self._has_warm()
@@ -88,11 +91,7 @@ class Oracle:
                          env={"PYTHONHASHSEED": str(seed % 2**32), "PYTHONPATH": self._site})
             ends = await talk.run(_verifier_input(suite, limits, seed if shuffled else None, warm=warm))
         run = Run(files=dict(files), report=ends[0].stdout, verifier=ends[0], candidate=ends[1])
-        expected = list(suite.required) or [
-            name for path in bundle.files_with_tests(suite.files, ()) for name in
-            bundle.expected_tests(path, suite.files[path])
-        ]
-        tests, fault = judge(run, expected=expected, closed=bool(suite.required))
+        tests, fault = judge(run, expected=_expected(suite), closed=bool(suite.required))
         used = [o.cpu_seconds for o in (run.verifier, run.candidate) if o is not None and o.cpu_seconds is not None]
         return Verdict(
             suite=content_digest(suite), level=LEVEL, tests=tests, fault=fault,
@@ -111,12 +110,21 @@ def warm_oracle(*, site: tuple[Path, ...] = ()) -> Warm:
     return Warm(preload=_MODULES, site=site, prelude=bundle.prelude())
 
 
+def _expected(suite: PythonSuite) -> list[str]:
+    """The ids that must each be reported once, as far as they are known before the run."""
+    return list(suite.required) or [
+        name for path in bundle.files_with_tests(suite.files, ()) for name in
+        bundle.expected_tests(path, suite.files[path])
+    ]
+
+
 def _verifier_limits(limits: Limits) -> Limits:
     """What the verifier's own sandbox may use: it is trusted, and must not run out before the candidate does."""
     seconds = limits.wall_seconds + _GRACE_SECONDS
     return msgspec.structs.replace(
         limits, wall_seconds=seconds, cpu_seconds=max(limits.cpu_seconds, seconds), output_bytes=16 * MEBIBYTE,
         memory_bytes=max(limits.memory_bytes, _VERIFIER_MEMORY_BYTES), processes=max(limits.processes, 64),
+        disk_bytes=max(limits.disk_bytes, DEFAULT_LIMITS.disk_bytes), inodes=max(limits.inodes, DEFAULT_LIMITS.inodes),
     )
 
 

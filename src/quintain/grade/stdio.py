@@ -11,6 +11,7 @@ import time
 
 import msgspec
 
+from quintain.grade.judge import unplaced
 from quintain.program import diagnose_outcome
 from quintain.sandbox import Backend
 from quintain.tasks import Compare, StdioCase, StdioSuite
@@ -46,7 +47,12 @@ async def check_program(
             continue
         room = msgspec.structs.replace(limits, output_bytes=max(limits.output_bytes, len(case.stdout) + _SLACK_BYTES))
         async with backend.open(image, limits=room) as (sandbox,):
-            await sandbox.files.write_many({**program.files, **case.files})
+            await sandbox.files.write_many(case.files)
+            try:
+                await sandbox.files.write_many({p: c for p, c in program.files.items() if p not in case.files})
+            except OSError as error:  # too many, too large, a name too long: the answer's doing, and judged
+                names = [c.name for c in suite.cases]
+                return unplaced(content_digest(suite), names, error, time.monotonic() - started)
             outcome = await sandbox.run([*program.argv, *case.argv], stdin=case.stdin, env=program.env)
         cpu.append(outcome.cpu_seconds)
         problem = check_outcome(case, outcome, program, compare=suite.compare)
