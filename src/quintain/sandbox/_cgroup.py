@@ -191,8 +191,17 @@ class Gauge:
         self._window: FileIO | None = None
         self._peak_before = 0
         self._processes = (unified or processes or "") + "pids.peak" if unified or processes else None
+        self._quota = at["c"] + "cpu.cfs_quota_us" if "c" in at else None
         self._oom_seen = 0
         self._fresh = True
+
+    def bound_cpu(self, percent: int) -> None:
+        """Set the CPU quota of a v1 group, before the first program runs: not at birth, because the kernel walks all
+        its groups for it, and thousands of sandboxes may be alive that run nothing. Raises OSError."""
+        if self._quota is not None:
+            with FileIO(self._quota, "r+") as file:
+                file.write(str(1000 * percent).encode())
+            self._quota = None
 
     def begin(self) -> None:
         """Begin a new measurement of peak memory: v1 and, from kernel 6.12 on, v2 forget the old one."""

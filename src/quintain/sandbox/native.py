@@ -37,6 +37,7 @@ from quintain.sandbox.image import Image, Images, Ran
 from quintain.types import MEBIBYTE, FaultKind, HouseError, KilledBy, Limits, Network, Outcome, Status
 
 DOWN_NEWS_WITHIN_SECONDS = 2.0
+CPU_PERCENT = 100  # of one CPU: what a sandbox may use over time
 IMAGES = ("host", "dir:PATH", "oci:LAYOUT[:TAG]", "build:CONTEXT", "+rw")
 BUILD_LIMITS = Limits(
     wall_seconds=900.0, cpu_seconds=1800.0, memory_bytes=4096 * MEBIBYTE, disk_bytes=4096 * MEBIBYTE, inodes=500_000,
@@ -84,7 +85,7 @@ class NativeSandbox:
         limits = self._limits if limits is None else limits.within(self._limits)
         if warm and not self._cell.engine.warm:
             raise ValueError("expected a warm interpreter (NativeBackend(warm=Warm())), found a backend without")
-        self._gauge.begin()
+        self._begin()
         try:
             done = await self._agent.run(
                 argv, stdin=stdin, env=self._environment(env), cwd=cwd, limits=limits, channel=channel, warm=warm,
@@ -113,7 +114,7 @@ class NativeSandbox:
         """See `Interactive.start`. What is measured of memory, CPU and denials is the sandbox's while it ran."""
         limits = self._limits if limits is None else limits.within(self._limits)
         if not self._agent.busy:
-            self._gauge.begin()
+            self._begin()
         running = await self._agent.start(
             argv, stdin=stdin, env=self._environment(env), cwd=cwd, limits=limits, channel=channel, terminal=terminal,
             linger=linger, on_stdout=on_stdout, on_stderr=on_stderr,
@@ -171,6 +172,13 @@ class NativeSandbox:
             door, self._door = self._door, None
             with suppress(HouseError):  # with the gateway its doors are shut
                 await door.close()
+
+    def _begin(self) -> None:
+        try:
+            self._gauge.bound_cpu(CPU_PERCENT)
+        except OSError as error:
+            raise HouseError(FaultKind.SANDBOX_LOST, f"its CPU quota cannot be set: {error}") from None
+        self._gauge.begin()
 
     async def _lost(self, error: HouseError) -> Outcome:
         """The agent is gone: the program's doing if the kernel says that memory ran out, else the house's fault."""

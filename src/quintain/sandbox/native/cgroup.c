@@ -37,7 +37,7 @@ static int set_limits(const struct cgroup *cg, const char *group, const struct o
       put_number(cg->dir, group, "memory.memsw.limit_in_bytes", want->memory_bytes); /* absent without swap accounting */
       return 0;
     case 'p': return put_number(cg->dir, group, "pids.max", want->processes + 1); /* the agent is one */
-    case 'c': return put_number(cg->dir, group, "cpu.cfs_quota_us", 1000ull * want->cpu_percent);
+    case 'c': return 0; /* the quota comes with the first program (native.py): setting it walks every group of the host */
     case 'a': return 0;
     case 'u':
       snprintf(quota, sizeof quota, "%u 100000", 1000u * want->cpu_percent);
