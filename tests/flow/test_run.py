@@ -94,5 +94,5 @@ def test_a_folder_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     small_set(tmp_path, 1)
     (tmp_path / "r").mkdir()
     done = quintain("run", "set", "--policy", "oracle", "--out", "r", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "cannot create the run folder" in done.stderr
+    assert done.returncode == 2
+    assert "is there already" in done.stderr and "--resume r" in done.stderr
