@@ -17,7 +17,7 @@ class Owner(StrEnum):
 
 class FaultKind(StrEnum):
     """The taxonomy. The letter of the class (A output, B static, C runtime, D logic, E limits, F no result, G tamper,
-    H task, I house) is in `CLASS_OF`."""
+    H task, I house, J ambiguous) is in `CLASS_OF`."""
 
     # A: the reply holds nothing that can be run
     NO_ANSWER = "no_answer"
@@ -46,6 +46,9 @@ class FaultKind(StrEnum):
     ASSERTION_ERROR = "assertion_error"
     WRONG_ANSWER = "wrong_answer"
     WRONG_TYPE = "wrong_type"
+    WRONG_FORMAT = "wrong_format"
+    REGRESSION = "regression"  # what passed before the answer fails after it
+    NONDETERMINISTIC = "nondeterministic"
     # E: it uses more than it may
     TIMEOUT = "timeout"
     CPU_LIMIT = "cpu_limit"
@@ -56,8 +59,17 @@ class FaultKind(StrEnum):
     # F: there is no result to judge
     EARLY_EXIT = "early_exit"
     MISSING_REQUIRED_TEST = "missing_required_test"
+    SKIPPED_TEST = "skipped_test"  # skipped or expected to fail: counts as failed
     # G: it reached for the judge
     TAMPER = "tamper"
+    PROTECTED_FILE_CHANGED = "protected_file_changed"
+    TEST_FILE_PLANTED = "test_file_planted"
+    CANARY_PASSED = "canary_passed"  # every real test passed, and one that must fail did too
+    REPORT_FORGED = "report_forged"
+    HONEYPOT_USED = "honeypot_used"
+    POISONED_KEY = "poisoned_key"
+    VERIFIER_TOUCHED = "verifier_touched"
+    HISTORY_MINED = "history_mined"
     # H: the task's own
     TASK_INVALID = "task_invalid"
     TASK_ENVIRONMENT = "task_environment"
@@ -69,7 +81,13 @@ class FaultKind(StrEnum):
     VERIFIER_ERROR = "verifier_error"
     STORE_ERROR = "store_error"
     CANCELLED = "cancelled"
+    NODE_LOST = "node_lost"
+    CLOCK_JUMPED = "clock_jumped"
+    HEALTH_CHECK_FAILED = "health_check_failed"  # the verifier misjudged a candidate whose verdict is known
     UNKNOWN = "unknown"
+    # J: the runs or the judges do not agree: owned by the house, so that it is never rewarded
+    CONFLICTING_RUNS = "conflicting_runs"
+    JUDGES_DISAGREE = "judges_disagree"
 
 
 _LETTERS: dict[str, str] = {
@@ -77,16 +95,29 @@ _LETTERS: dict[str, str] = {
     "patch_ambiguous empty_patch forbidden_path",
     "B": "syntax_error missing_entry_point missing_dependency build_error",
     "C": "runtime_error memory_error recursion_error crash_signal nonzero_exit reads_stdin",
-    "D": "assertion_error wrong_answer wrong_type",
+    "D": "assertion_error wrong_answer wrong_type wrong_format regression nondeterministic",
     "E": "timeout cpu_limit oom_kill output_limit disk_limit process_limit",
-    "F": "early_exit missing_required_test",
-    "G": "tamper",
+    "F": "early_exit missing_required_test skipped_test",
+    "G": "tamper protected_file_changed test_file_planted canary_passed report_forged honeypot_used poisoned_key "
+    "verifier_touched history_mined",
     "H": "task_invalid task_environment no_tests_run",
-    "I": "sandbox_create_failed sandbox_lost policy_unreachable verifier_error store_error cancelled unknown",
+    "I": "sandbox_create_failed sandbox_lost policy_unreachable verifier_error store_error cancelled "
+    "node_lost clock_jumped health_check_failed unknown",
+    "J": "conflicting_runs judges_disagree",
 }
 
 #: The letter of each kind of fault.
 CLASS_OF: dict[FaultKind, str] = {FaultKind(k): letter for letter, kinds in _LETTERS.items() for k in kinds.split()}
+
+
+class Attribution(StrEnum):
+    """What a failure is laid on: its owner, or tampering (a policy's, and penalised), or nobody yet (ambiguous)."""
+
+    POLICY = "policy"
+    TASK = "task"
+    HOUSE = "house"
+    TAMPER = "tamper"
+    AMBIGUOUS = "ambiguous"
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -98,6 +129,20 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     file: str | None = None
     line: int | None = None
     exception: str | None = None
+
+    @property
+    def label(self) -> str:
+        """`class.subclass`, as in `D.wrong_answer`."""
+        return f"{CLASS_OF[self.kind]}.{self.kind.value}"
+
+    @property
+    def attribution(self) -> Attribution:
+        letter = CLASS_OF[self.kind]
+        if letter == "J":
+            return Attribution.AMBIGUOUS
+        if letter == "G" and self.owner is Owner.POLICY:
+            return Attribution.TAMPER
+        return Attribution(self.owner.value)
 
     def __str__(self) -> str:
         place = f" at {self.file}:{self.line}" if self.file else ""

@@ -55,9 +55,21 @@ class TestResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     fault: Fault | None = None
 
 
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing seen from the verifier's side that a verdict or a flag rests on. `source` is what saw it ("report",
+    "exit status", "cgroup", "canary", "denials", "files", ...), `text` what it saw, at most a few lines; `blob` and
+    `offset_bytes` say where the whole of it is kept, if it is."""
+
+    source: str
+    text: str
+    blob: str | None = None
+    offset_bytes: int | None = None
+
+
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a suite says of a program: each expected test exactly once. `level` is the isolation that was reached
-    (L0 in place … L4 out-of-process oracle); `suite` is the digest of the tests."""
+    (L0 in place … L4 out-of-process oracle); `suite` is the digest of the tests, `build` that of the verifier's own
+    code; `runs` counts the runs that agree on it (2 = confirmed with another seed, order and directory)."""
 
     suite: str
     level: str
@@ -65,6 +77,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     fault: Fault | None = None
     wall_seconds: float = 0.0
     cpu_seconds: float | None = None
+    evidence: tuple[Evidence, ...] = ()
+    build: str = ""
+    runs: int = 1
 
     @property
     def solved(self) -> bool:
