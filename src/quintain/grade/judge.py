@@ -69,24 +69,29 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     candidate: Outcome | None
 
 
-def read_report(data: bytes) -> list[Line]:
-    """The lines of a report; a last line that was cut off is left out. Raises HouseError for anything else."""
+def read_report(data: bytes, *, trusted: bool = True) -> list[Line]:
+    """The lines of a report; a last line that was cut off is left out. Raises HouseError for anything else, unless the
+    tests are not `trusted` and may have written it: then there is nothing before it that counts."""
     lines = data.split(b"\n")
     try:
         return [msgspec.json.decode(line, type=Line) for line in lines[:-1] if line]
     except msgspec.MsgspecError as error:
+        if not trusted:
+            return []
         raise HouseError(FaultKind.VERIFIER_ERROR, f"expected a line of the verifier's report: {error}") from None
 
 
-def judge(run: Run, *, expected: Sequence[str], closed: bool) -> tuple[tuple[TestResult, ...], Fault | None]:
+def judge(
+    run: Run, *, expected: Sequence[str], closed: bool, trusted: bool = True
+) -> tuple[tuple[TestResult, ...], Fault | None]:
     """Each expected test once, and the fault of the program as a whole, if it has one.
 
     `closed`: nothing but `expected` counts; otherwise tests that only the run could find are added. Raises HouseError
-    when the verifier failed by no act of the candidate.
+    when the verifier failed by no act of the candidate, unless the tests are not `trusted`: then they ended it.
     """
-    lines = read_report(run.report)
+    lines = read_report(run.report, trusted=trusted)
     ended = next((line.end for line in lines if line.end), None)
-    cut = None if ended else _cut_short(run.verifier, began=any(line.begin for line in lines))
+    cut = None if ended else _cut_short(run.verifier, began=any(line.begin for line in lines), trusted=trusted)
     loads = {line.file: fault_of(line.why, run, loading=True) for line in lines if line.file and line.why}
     seen: dict[str, list[Line]] = {}
     for line in lines:
@@ -141,13 +146,15 @@ def _whole(
     return None
 
 
-def _cut_short(verifier: Outcome, *, began: bool) -> Fault:
+def _cut_short(verifier: Outcome, *, began: bool, trusted: bool = True) -> Fault:
     """Why a report has no end. The verifier's own code is the same for every candidate, so running out of time or
     memory inside a test is what the candidate's values made of it; any other end is the house's."""
     if verifier.status is Status.TIMED_OUT or verifier.status is Status.CPU_LIMIT:
         return _policy(FaultKind.TIMEOUT, f"the tests did not end within {verifier.wall_seconds:.1f} s")
     if verifier.status is Status.OUT_OF_MEMORY and began:
         return _policy(FaultKind.OOM_KILL, "a test ran out of memory on the values that it was given")
+    if not trusted and verifier.status is not Status.NOT_STARTED:
+        return _policy(FaultKind.EARLY_EXIT, f"the tests ended their own run ({verifier.status.value})")
     said = verifier.error_text[-500:].strip()
     how = f"exit code {verifier.exit_code}" if verifier.signal is None else f"signal {verifier.signal}"
     raise HouseError(FaultKind.VERIFIER_ERROR, f"the verifier ended early ({verifier.status.value}, {how}): {said}")

@@ -30,8 +30,20 @@ from quintain.types import MEBIBYTE, HouseError, Limits, Outcome, Program, Verdi
 LEVEL = "L4"
 _GRACE_SECONDS = 3.0  # what both processes get beyond the candidate's own time, to start and to end
 _AFTER_SECONDS = 1.0  # how long a candidate may take to leave when nobody asks any more
+_KEPT_BYTES = 4 * MEBIBYTE
 _VERIFIER_MEMORY_BYTES = 512 * MEBIBYTE
 _MODULES = ("_json", "collections", "io", "math", "operator", "random", "re", "select", "typing", "unittest")
+
+
+class Examined(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a suite with what the backend measured of both sides, for graders of other qualities. `candidate` is
+    None where its process had to be cut off; both are None where its files did not fit. `kept` is the file that was
+    asked for, as the candidate's sandbox had it afterwards: the answer may have written anything into it."""
+
+    verdict: Verdict
+    verifier: Outcome | None = None
+    candidate: Outcome | None = None
+    kept: bytes | None = None
 
 
 class Oracle:
@@ -62,15 +74,27 @@ class Oracle:
         if isinstance(suite, StdioSuite):
             return await check_program(self._backend, suite, program, image=image, limits=limits)
         confirm = self._confirm if confirm is None else confirm
-        verdict = await self._once(suite, program.files, image=image, limits=limits, seed=seed, shuffled=False)
+        first = await self._once(suite, program.files, image=image, limits=limits, seed=seed, shuffled=False)
+        verdict = first.verdict
         if verdict.solved and confirm:
             again = await self._once(suite, program.files, image=image, limits=limits, seed=seed + 1, shuffled=True)
-            verdict = both(verdict, again)
+            verdict = both(verdict, again.verdict)
         return verdict
 
+    async def examine(
+        self, suite: PythonSuite, files: Mapping[str, bytes], *, image: str = "host", limits: Limits = DEFAULT_LIMITS,
+        seed: int = 0, keep: str | None = None, trusted: bool = True,
+    ) -> Examined:
+        """One run without confirmation, and what was measured of it. `keep` is a path in the candidate's sandbox to
+        read afterwards. `trusted=False`: the tests are somebody's answer too, and a verifier that they end early is
+        their doing. Raises HouseError."""
+        return await self._once(suite, files, image=image, limits=limits, seed=seed, shuffled=False, keep=keep,
+                                trusted=trusted)
+
     async def _once(
-        self, suite: PythonSuite, files: Mapping[str, bytes], *, image: str, limits: Limits, seed: int, shuffled: bool
-    ) -> Verdict:
+        self, suite: PythonSuite, files: Mapping[str, bytes], *, image: str, limits: Limits, seed: int, shuffled: bool,
+        keep: str | None = None, trusted: bool = True,
+    ) -> Examined:
         started = time.monotonic()
         folder = hashlib.sha256(f"{seed} {shuffled}".encode()).hexdigest()[:8]
         wide = _verifier_limits(limits)
@@ -82,7 +106,8 @@ class Oracle:
             try:
                 await candidate.files.write_many({f"{folder}/{path}": content for path, content in files.items()})
             except OSError as error:  # too many, too large, a name too long: the answer's doing, and judged
-                return unplaced(content_digest(suite), _expected(suite), error, time.monotonic() - started)
+                return Examined(
+                    verdict=unplaced(content_digest(suite), _expected(suite), error, time.monotonic() - started))
             if not files:
                 await candidate.files.make_dir(folder)
             warm = not shuffled and self._has_warm()
@@ -90,13 +115,15 @@ class Oracle:
             talk = _Talk(verifier, candidate, folder=folder, argv=argv, warm=warm,
                          env={"PYTHONHASHSEED": str(seed % 2**32), "PYTHONPATH": self._site})
             ends = await talk.run(_verifier_input(suite, limits, seed if shuffled else None, warm=warm))
+            kept = None if keep is None else await _read(candidate, keep)
         run = Run(files=dict(files), report=ends[0].stdout, verifier=ends[0], candidate=ends[1])
-        tests, fault = judge(run, expected=_expected(suite), closed=bool(suite.required))
+        tests, fault = judge(run, expected=_expected(suite), closed=bool(suite.required), trusted=trusted)
         used = [o.cpu_seconds for o in (run.verifier, run.candidate) if o is not None and o.cpu_seconds is not None]
-        return Verdict(
+        verdict = Verdict(
             suite=content_digest(suite), level=LEVEL, tests=tests, fault=fault,
             wall_seconds=time.monotonic() - started, cpu_seconds=sum(used) if used else None,
         )
+        return Examined(verdict=verdict, verifier=ends[0], candidate=ends[1], kept=kept)
 
     def _has_warm(self) -> bool:
         if self._warm is None:
@@ -108,6 +135,13 @@ def warm_oracle(*, site: tuple[Path, ...] = ()) -> Warm:
     """A warm interpreter in which both of the oracle's programs are loaded and wait to be forked. `site` are
     directories of packages that tests and answers may import."""
     return Warm(preload=_MODULES, site=site, prelude=bundle.prelude())
+
+
+async def _read(sandbox: Sandbox, path: str) -> bytes | None:
+    """A file of the candidate's, None where there is none that can be read."""
+    with suppress(OSError):
+        return await sandbox.files.read(path, max_bytes=_KEPT_BYTES)
+    return None
 
 
 def _expected(suite: PythonSuite) -> list[str]:
