@@ -13,7 +13,7 @@ from quintain.cli.exits import DONE, FAILED, Usage
 from quintain.cli.options import choosing
 from quintain.cli.output import console, one_line, plain, say_json
 from quintain.cli.wire import Choice, open_tasks
-from quintain.tasks import Exam, Item, PythonSuite, Suite, known_sets, new_task
+from quintain.tasks import AnswerSuite, Exam, Item, StdioSuite, Suite, kind_of, known_sets, names_of, new_task
 from quintain.types import Task, TaskError
 
 if TYPE_CHECKING:
@@ -191,9 +191,9 @@ def view(item: Item, *, with_exam: bool = False) -> TaskView:
 
 
 def _suite(suite: Suite) -> SuiteView:
-    if isinstance(suite, PythonSuite):
-        return SuiteView(kind="python", tests=len(suite.required) or None, files=tuple(sorted(suite.files)))
-    return SuiteView(kind="stdio", tests=len(suite.cases), files=tuple(case.name for case in suite.cases))
+    files: dict[str, bytes] = getattr(suite, "files", {})
+    names = names_of(suite)
+    return SuiteView(kind=kind_of(suite), tests=len(names) or None, files=tuple(sorted(files) or names))
 
 
 def tell(item: Item, out: Console, *, with_exam: bool) -> None:
@@ -226,10 +226,12 @@ def tell(item: Item, out: Console, *, with_exam: bool) -> None:
 
 
 def _contents(suite: Suite) -> dict[str, bytes]:
-    if isinstance(suite, PythonSuite):
-        return suite.files
-    ends = (("in", "stdin"), ("out", "stdout"))
-    return {f"{case.name}.{end}": getattr(case, field) for case in suite.cases for end, field in ends}
+    if isinstance(suite, StdioSuite):
+        ends = (("in", "stdin"), ("out", "stdout"))
+        return {f"{case.name}.{end}": getattr(case, field) for case in suite.cases for end, field in ends}
+    if isinstance(suite, AnswerSuite):
+        return {"answer": suite.expected.encode()}
+    return suite.files
 
 
 def _count(suite: SuiteView) -> str:

@@ -10,7 +10,7 @@ from quintain.grade import LEVEL, Oracle, reward_of, reward_of_fault
 from quintain.program import Answer as Parsed
 from quintain.program import Build, assemble, check_source, parse
 from quintain.sandbox import Backend
-from quintain.tasks import Item, PythonSuite, Suite
+from quintain.tasks import Item, Suite, names_of
 from quintain.types import (
     Fault,
     FaultKind,
@@ -168,8 +168,7 @@ def _verdict_of_nothing(hidden: Suite, fault: Fault | None) -> tuple[Verdict, Re
     reward = reward_of_fault(fault) if fault is not None else None
     if fault is None or reward is None:
         raise HouseError(FaultKind.VERIFIER_ERROR, f"expected a fault of the policy's to grade, found {fault}")
-    names = hidden.required if isinstance(hidden, PythonSuite) else tuple(case.name for case in hidden.cases)
-    missing = tuple(TestResult(id=name, passed=Passed.MISSING, fault=fault) for name in names)
+    missing = tuple(TestResult(id=name, passed=Passed.MISSING, fault=fault) for name in names_of(hidden))
     verdict = Verdict(suite=content_digest(hidden), level=LEVEL, tests=missing, fault=fault)
     return verdict, msgspec.structs.replace(reward, suite=verdict.suite, level=verdict.level)
 

@@ -19,12 +19,13 @@ from pathlib import Path
 
 import msgspec
 
-from quintain.grade import bundle
+from quintain.grade import bundle, evidence
+from quintain.grade.build import verifier_build
 from quintain.grade.judge import Run, both, judge, unplaced
 from quintain.grade.stdio import check_program
 from quintain.sandbox import DEFAULT_LIMITS, Backend, Sandbox, Warm
-from quintain.tasks import PythonSuite, StdioSuite, Suite
-from quintain.types import MEBIBYTE, HouseError, Limits, Outcome, Program, Verdict, content_digest
+from quintain.tasks import PythonSuite, StdioSuite, Suite, kind_of
+from quintain.types import MEBIBYTE, HouseError, Limits, Outcome, Program, TaskError, Verdict, content_digest
 
 #: The isolation that this oracle reaches: trusted tests and candidate never share a process or a user.
 LEVEL = "L4"
@@ -73,6 +74,8 @@ class Oracle:
         for its process. Raises HouseError, when something failed that was not the program's or the task's doing."""
         if isinstance(suite, StdioSuite):
             return await check_program(self._backend, suite, program, image=image, limits=limits)
+        if not isinstance(suite, PythonSuite):
+            raise TaskError(f"expected Python tests or stdio cases, found a suite of the kind {kind_of(suite)!r}")
         confirm = self._confirm if confirm is None else confirm
         first = await self._once(suite, program.files, image=image, limits=limits, seed=seed, shuffled=False)
         verdict = first.verdict
@@ -122,6 +125,9 @@ class Oracle:
         verdict = Verdict(
             suite=content_digest(suite), level=LEVEL, tests=tests, fault=fault,
             wall_seconds=time.monotonic() - started, cpu_seconds=sum(used) if used else None,
+            build=verifier_build(), evidence=(
+                *evidence.of_report(run.report), *evidence.of_outcome("verifier", run.verifier),
+                *evidence.of_outcome("candidate", run.candidate)),
         )
         return Examined(verdict=verdict, verifier=ends[0], candidate=ends[1], kept=kept)
 

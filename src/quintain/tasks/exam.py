@@ -7,7 +7,9 @@ from enum import StrEnum
 
 import msgspec
 
+from quintain.tasks.answer import AnswerSuite
 from quintain.tasks.names import check_id, check_paths
+from quintain.tasks.script import ScriptSuite
 from quintain.types import Task, content_digest
 
 
@@ -51,7 +53,23 @@ class StdioSuite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     compare: Compare = Compare.TRIMMED
 
 
-Suite = PythonSuite | StdioSuite
+Suite = PythonSuite | StdioSuite | ScriptSuite | AnswerSuite
+
+
+def kind_of(suite: Suite) -> str:
+    """The word for a kind of suite, as it stands in records: python, stdio, script, answer ..."""
+    return str(type(suite).__struct_config__.tag)
+
+
+def names_of(suite: Suite) -> tuple[str, ...]:
+    """The tests that a suite names: each is expected exactly once. Empty where only a run can find them."""
+    match suite:
+        case StdioSuite():
+            return tuple(case.name for case in suite.cases)
+        case AnswerSuite():
+            return ("answer",)
+        case _:
+            return suite.required
 
 
 class Exam(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,9 +110,16 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def _trees(suite: Suite | None) -> tuple[dict[str, bytes], ...]:
-    if isinstance(suite, StdioSuite):
-        return tuple(case.files for case in suite.cases)
-    return (suite.files,) if suite else ()
+    match suite:
+        case None | AnswerSuite():
+            return ()
+        case StdioSuite():
+            return tuple(case.files for case in suite.cases)
+        case ScriptSuite():
+            kept = (suite.package.files,) if suite.package else ()
+            return (suite.files, *kept, *(tree for step in suite.steps for tree in (step.files, step.setup)))
+        case _:
+            return (suite.files,)
 
 
 #: Where the visible tests lie in the work tree.
@@ -103,9 +128,9 @@ VISIBLE_FOLDER = "tests_visible"
 
 def visible_files(suite: Suite | None) -> dict[str, bytes]:
     """The files by which a visible suite is shown in the work tree, below `tests_visible/`."""
-    if suite is None:
+    if suite is None or isinstance(suite, AnswerSuite):
         return {}
-    files = suite.files if isinstance(suite, PythonSuite) else case_files(suite)
+    files = case_files(suite) if isinstance(suite, StdioSuite) else suite.files
     return {f"{VISIBLE_FOLDER}/{path}": content for path, content in files.items()}
 
 

@@ -32,8 +32,10 @@ from quintain.tasks.exam import (
     Exam,
     Item,
     PythonSuite,
+    StdioSuite,
     Suite,
     case_files,
+    kind_of,
     visible_files,
 )
 from quintain.tasks.formats.suites import default_modules, read_suite, suite_table
@@ -241,7 +243,14 @@ def _unlike(one: msgspec.Struct, other: msgspec.Struct) -> list[str]:
 
 
 def _files(suite: Suite) -> dict[str, bytes]:
-    return suite.files if isinstance(suite, PythonSuite) else case_files(suite)
+    match suite:
+        case PythonSuite():
+            return suite.files
+        case StdioSuite():
+            return case_files(suite)
+        case _:
+            raise TaskError("the directory format says Python tests and stdio cases, found a suite of the kind "
+                            f"{kind_of(suite)!r}")
 
 
 def _table(item: Item) -> dict[str, object]:

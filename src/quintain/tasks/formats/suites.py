@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import PurePosixPath
 
-from quintain.tasks.exam import Compare, PythonSuite, StdioCase, StdioSuite, Suite
+from quintain.tasks.exam import Compare, PythonSuite, StdioCase, StdioSuite, Suite, kind_of
 from quintain.tasks.formats.taskfile import ParsedFile, SuiteTable
 from quintain.tasks.formats.testfile import collected
 from quintain.tasks.formats.tree import Tree
@@ -43,6 +43,8 @@ def suite_table(suite: Suite, *, modules: tuple[str, ...]) -> dict[str, object]:
             table["compare"] = suite.compare.value
         names = [case.name for case in suite.cases]
         return table if names == sorted(names) else {**table, "cases": names}
+    if not isinstance(suite, PythonSuite):
+        raise TaskError(f"expected Python tests or stdio cases, found a suite of the kind {kind_of(suite)!r}")
     table = {"suite": "python"}
     if suite.modules != modules:
         table["modules"] = list(suite.modules)
