@@ -2,10 +2,14 @@
 
 from quintain.grade.base import Grader
 from quintain.grade.combine import cost_of, reward_of, reward_of_fault
+from quintain.grade.credit import Baseline, Credit, credit_of, requirement_of
 from quintain.grade.judge import headline
 from quintain.grade.oracle import LEVEL, Oracle, warm_oracle
+from quintain.grade.scalar import Scalar, Vector, Weights, lexicographic, measured, partial_credit, solved_only
 from quintain.grade.stdio import same_output
 
 __all__ = [
-    "Grader", "LEVEL", "Oracle", "cost_of", "headline", "reward_of", "reward_of_fault", "same_output", "warm_oracle",
+    "Baseline", "Credit", "Grader", "LEVEL", "Oracle", "Scalar", "Vector", "Weights", "cost_of", "credit_of",
+    "headline", "lexicographic", "measured", "partial_credit", "requirement_of", "reward_of", "reward_of_fault",
+    "same_output", "solved_only", "warm_oracle",
 ]

@@ -10,12 +10,14 @@ from quintain.types.fault import Fault
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One measured quality in [0, 1]; `None` = not measured, which is not zero."""
+    """One measured quality in [0, 1]; `None` = not measured, which is not zero. `contribution` is what it added to the
+    total of the reward that it is part of; `None` where it is part of none yet."""
 
     name: str
     value: float | None
     weight: float = 1.0
     evidence: str = ""
+    contribution: float | None = None
 
     def __post_init__(self) -> None:
         if self.value is not None and not 0.0 <= self.value <= 1.0:
