@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from quintain.grade.judge import Run, both, judge
-from quintain.types import FaultKind, HouseError, KilledBy, Outcome, Owner, Passed, Status, TestResult, Verdict
+from quintain.grade import reward_of
+from quintain.grade.build import verifier_build
+from quintain.grade.evidence import of_outcome, of_report
+from quintain.grade.judge import Run, both, judge, replays
+from quintain.types import Fault, FaultKind, HouseError, KilledBy, Outcome, Owner, Passed, Status, TestResult, Verdict
 
 FINE = Outcome(status=Status.OK, exit_code=0)
 END = {"end": {"calls": 1, "gone": None}}
@@ -127,3 +133,80 @@ def test_only_what_passed_twice_has_passed() -> None:
     assert [t.passed for t in mixed.tests] == [Passed.PASSED, Passed.FAILED]
     assert (mixed.wall_seconds, mixed.cpu_seconds) == (2.0, 1.0)
     assert not both(verdict(True, True), verdict(True)).solved
+
+
+def _judged(*passed: bool, kind: FaultKind = FaultKind.ASSERTION_ERROR, owner: Owner = Owner.POLICY) -> Verdict:
+    fault = Fault(owner=owner, kind=kind, message="why")
+    return Verdict(suite="s", level="L4", tests=tuple(
+        TestResult(id=str(n), passed=Passed.PASSED if ok else Passed.FAILED, fault=None if ok else fault)
+        for n, ok in enumerate(passed)))
+
+
+@pytest.mark.parametrize(("kind", "found"), [
+    (FaultKind.ASSERTION_ERROR, FaultKind.NONDETERMINISTIC),
+    (FaultKind.RUNTIME_ERROR, FaultKind.NONDETERMINISTIC),
+    (FaultKind.EARLY_EXIT, FaultKind.NONDETERMINISTIC),
+    (FaultKind.TIMEOUT, FaultKind.CONFLICTING_RUNS),
+    (FaultKind.OOM_KILL, FaultKind.CONFLICTING_RUNS),
+    (FaultKind.TAMPER, FaultKind.TAMPER),
+])
+def test_what_passed_and_then_failed_is_never_paid(kind: FaultKind, found: FaultKind) -> None:
+    torn = both(_judged(True, True), _judged(True, False, kind=kind))
+    fault = torn.tests[1].fault
+    assert fault is not None and fault.kind is found
+    assert "another seed" in fault.message and "why" in fault.message
+    assert torn.runs == 1 and not torn.solved
+    reward = reward_of(torn)
+    assert reward is None if found is FaultKind.CONFLICTING_RUNS else reward is not None and not reward.solved
+
+
+def test_a_pass_on_the_second_try_is_masked_and_not_a_pass() -> None:
+    torn = both(_judged(True, False), _judged(True, True))
+    assert torn.tests[1].passed is Passed.FAILED
+    assert torn.tests[1].fault is not None
+    assert torn.tests[1].fault.label == "J.conflicting_runs"
+    assert reward_of(torn) is None
+
+
+def test_runs_that_agree_are_counted() -> None:
+    assert both(_judged(True), _judged(True)).runs == 2
+    assert both(_judged(False), _judged(False)).runs == 2
+    assert both(both(_judged(True), _judged(True)), _judged(True)).runs == 3
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=6), st.sampled_from(list(FaultKind)),
+       st.sampled_from(list(FaultKind)))
+def test_two_runs_never_pass_more_than_either(pairs: list[tuple[bool, bool]], one: FaultKind, two: FaultKind) -> None:
+    first, second = _judged(*(a for a, _ in pairs), kind=one), _judged(*(b for _, b in pairs), kind=two)
+    found = both(first, second)
+    assert [t.passed is Passed.PASSED for t in found.tests] == [a and b for a, b in pairs]
+    assert [t.id for t in found.tests] == [t.id for t in first.tests]
+
+
+def test_replays_that_differ_have_no_reward_whatever_the_vote() -> None:
+    """FD09: passed, passed and failed is unstable; neither the majority nor the last decides."""
+    unstable = replays([_judged(True), _judged(True), _judged(False)])
+    assert unstable.fault is not None and unstable.fault.label == "J.conflicting_runs"
+    assert "passed, passed, failed (0.00)" in unstable.fault.message
+    assert reward_of(unstable) is None and not unstable.solved
+    agreed = replays([_judged(True), _judged(True)])
+    assert agreed.solved and agreed.runs == 2
+    with pytest.raises(ValueError, match="at least one"):
+        replays([])
+
+
+def test_a_verdict_says_what_it_rests_on() -> None:
+    report = b'{"begin":"t.py::a"}\n{"test":"t.py::a","ok":false,"why":{"type":"E"}}\n{"end":{"calls":1}}\n'
+    head, line = of_report(report)
+    assert head.text == f"1 tests reported in {len(report)} bytes, with its last line"
+    assert line.offset_bytes is not None
+    assert report[line.offset_bytes:].startswith(b'{"test":"t.py::a","ok":false')
+    assert "without its last line" in of_report(report[:40])[0].text
+    status, used = of_outcome("candidate", Outcome(
+        status=Status.OUT_OF_MEMORY, signal=9, killed_by=KilledBy.OOM, cpu_seconds=0.5, peak_memory_bytes=3 << 20,
+        peak_processes=2, wall_seconds=1.0))
+    assert (status.source, status.text) == ("exit status", "candidate: out_of_memory, signal 9, killed by oom")
+    assert (used.source, used.text) == ("cgroup", "candidate: 1.000 s wall, 0.500 s CPU, 3.0 MiB at most, "
+                                                  "2 processes at most")
+    assert "cut off" in of_outcome("candidate", None)[0].text
+    assert re.fullmatch("[0-9a-f]{16}", verifier_build())

@@ -10,8 +10,22 @@ from collections.abc import Sequence
 
 import msgspec
 
+from quintain.grade import evidence
+from quintain.grade.build import verifier_build
 from quintain.program import Frame, Phase, Raised, Side, diagnose_exception
-from quintain.types import Fault, FaultKind, HouseError, Outcome, Owner, Passed, Status, TestResult, Verdict
+from quintain.types import (
+    CLASS_OF,
+    Evidence,
+    Fault,
+    FaultKind,
+    HouseError,
+    Outcome,
+    Owner,
+    Passed,
+    Status,
+    TestResult,
+    Verdict,
+)
 
 #: What the use of a wrong value raises: at the load of a test file, one of the answer's constants may have been it.
 _OF_VALUES = frozenset({
@@ -107,7 +121,8 @@ def unplaced(suite: str, expected: Sequence[str], error: OSError, wall_seconds: 
     what = f"{error.filename}: " if error.filename else ""
     fault = _policy(FaultKind.DISK_LIMIT, f"the files do not fit into the sandbox: {what}{error.strerror or error}")
     tests = tuple(TestResult(id=name, passed=Passed.MISSING, fault=fault) for name in expected)
-    return Verdict(suite=suite, level="L4", tests=tests, fault=fault, wall_seconds=wall_seconds)
+    return Verdict(suite=suite, level="L4", tests=tests, fault=fault, wall_seconds=wall_seconds,
+                   build=verifier_build(), evidence=(Evidence(source="files", text=fault.message),))
 
 
 def _result(
@@ -246,22 +261,62 @@ def headline(verdict: Verdict) -> Fault | None:
 
 def both(first: Verdict, second: Verdict) -> Verdict:
     """A verdict and its confirmation: only what passed twice has passed. The answer may not depend on the seed of
-    hashes, the order of tests or the name of the directory."""
+    hashes, the order of tests or the name of the directory.
+
+    `runs` counts both only where they agree on every test. What passed and then failed is laid on the answer
+    (`nondeterministic`), since the verifier saw another value from it in the same test; but a second run that met a
+    limit depends on the load of the house too, and what failed and then passed was never right or never wrong: both
+    are `conflicting_runs`, which is masked. In no case is it paid.
+    """
     again = {t.id: t for t in second.tests}
-    tests = []
-    for test in first.tests:
-        other = again.get(test.id, TestResult(id=test.id, passed=Passed.MISSING))
-        if test.passed is Passed.PASSED and other.passed is not Passed.PASSED:
-            text = "passed once, and failed with another seed, order and directory"
-            if other.fault is not None:
-                text += f": {other.fault.message}"
-            fault = msgspec.structs.replace(other.fault, message=text) if other.fault else _policy(
-                FaultKind.WRONG_ANSWER, text)
-            test = TestResult(id=test.id, passed=Passed.FAILED, fault=fault)
-        tests.append(test)
+    pairs = [(t, again.get(t.id, TestResult(id=t.id, passed=Passed.MISSING))) for t in first.tests]
+    tests = tuple(one if one.passed is two.passed else _torn(one, two) for one, two in pairs)
+    agree = all(one.passed is two.passed for one, two in pairs)
     return msgspec.structs.replace(
-        first, tests=tuple(tests), fault=first.fault or second.fault,
+        first, tests=tests, fault=first.fault or second.fault,
         wall_seconds=first.wall_seconds + second.wall_seconds,
         cpu_seconds=None if first.cpu_seconds is None or second.cpu_seconds is None
         else first.cpu_seconds + second.cpu_seconds,
+        evidence=(*first.evidence, *evidence.of_run(first.runs + 1, second.evidence)),
+        runs=first.runs + second.runs if agree else 1,
     )
+
+
+def _torn(one: TestResult, two: TestResult) -> TestResult:
+    """The result of a test on which two runs do not agree."""
+    if one.passed is not Passed.PASSED and two.passed is not Passed.PASSED:  # failed, and missing
+        return one
+    if two.passed is Passed.PASSED:
+        said = f": {one.fault.message}" if one.fault else ""
+        return TestResult(id=one.id, passed=Passed.FAILED, fault=_conflict(f"failed once, and passed again{said}"))
+    text = "passed once, and failed with another seed, order and directory"
+    if two.fault is None:
+        return TestResult(id=one.id, passed=Passed.FAILED, fault=_policy(FaultKind.NONDETERMINISTIC, text))
+    text += f": {two.fault.message}"
+    letter = CLASS_OF[two.fault.kind]
+    if letter in "BCDF" and two.fault.owner is Owner.POLICY:
+        fault = msgspec.structs.replace(two.fault, kind=FaultKind.NONDETERMINISTIC, message=text)
+    elif letter == "E" and two.fault.owner is Owner.POLICY:
+        fault = _conflict(text)
+    else:  # tampering, the task's or the house's: it keeps its name
+        fault = msgspec.structs.replace(two.fault, message=text)
+    return TestResult(id=one.id, passed=Passed.FAILED, fault=fault)
+
+
+def replays(verdicts: Sequence[Verdict]) -> Verdict:
+    """One verdict out of several on the same answer, judged anew each time. There is no vote and the last does not win:
+    where any two differ in what they solved, or in a test, the whole is `conflicting_runs` and has no reward. Raises
+    ValueError for none."""
+    if not verdicts:
+        raise ValueError("expected at least one verdict, found none")
+    first = verdicts[0]
+    seen = {(v.solved, tuple(sorted((t.id, t.passed.value) for t in v.tests))) for v in verdicts}
+    if len(seen) == 1:
+        return msgspec.structs.replace(first, runs=sum(v.runs for v in verdicts))
+    told = ", ".join("passed" if v.solved else f"failed ({v.share:.2f})" for v in verdicts)
+    conflict = _conflict(f"the same answer, judged {len(verdicts)} times: {told}")
+    return msgspec.structs.replace(first, runs=1, fault=conflict)
+
+
+def _conflict(message: str) -> Fault:
+    return Fault(owner=Owner.HOUSE, kind=FaultKind.CONFLICTING_RUNS, message=message)

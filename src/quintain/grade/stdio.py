@@ -11,11 +11,14 @@ import time
 
 import msgspec
 
+from quintain.grade import evidence
+from quintain.grade.build import verifier_build
 from quintain.grade.judge import unplaced
 from quintain.program import diagnose_outcome
 from quintain.sandbox import Backend
 from quintain.tasks import Compare, StdioCase, StdioSuite
 from quintain.types import (
+    Evidence,
     Fault,
     FaultKind,
     Limits,
@@ -31,6 +34,7 @@ from quintain.types import (
 
 _SHOWN_BYTES = 200
 _SLACK_BYTES = 64 * 1024
+_MOST_EVIDENCE = 24
 
 
 async def check_program(
@@ -40,6 +44,7 @@ async def check_program(
     started = time.monotonic()
     tests: list[TestResult] = []
     cpu: list[float | None] = []
+    seen: list[Evidence] = []
     for case in suite.cases:
         if not program.argv:
             fault = _fault(FaultKind.MISSING_ENTRY_POINT, "there is nothing to start: the program has no command")
@@ -55,12 +60,15 @@ async def check_program(
                 return unplaced(content_digest(suite), names, error, time.monotonic() - started)
             outcome = await sandbox.run([*program.argv, *case.argv], stdin=case.stdin, env=program.env)
         cpu.append(outcome.cpu_seconds)
+        if len(seen) < _MOST_EVIDENCE:
+            seen += evidence.of_outcome(f"case {case.name}", outcome)
         problem = check_outcome(case, outcome, program, compare=suite.compare)
         passed = Passed.PASSED if problem is None else Passed.FAILED
         tests.append(TestResult(id=case.name, passed=passed, fault=problem))
     return Verdict(
         suite=content_digest(suite), level="L4", tests=tuple(tests), fault=_whole(tests),
         wall_seconds=time.monotonic() - started, cpu_seconds=sum(c or 0.0 for c in cpu) if any(cpu) else None,
+        build=verifier_build(), evidence=tuple(seen[:_MOST_EVIDENCE]),
     )
 
 
