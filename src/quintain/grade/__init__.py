@@ -2,6 +2,7 @@
 
 from quintain.grade.base import Grader
 from quintain.grade.combine import cost_of, reward_of, reward_of_fault
+from quintain.grade.coverage import Coverage, Covered, cover
 from quintain.grade.credit import Baseline, Credit, credit_of, requirement_of
 from quintain.grade.judge import headline
 from quintain.grade.oracle import LEVEL, Oracle, warm_oracle
@@ -9,7 +10,7 @@ from quintain.grade.scalar import Scalar, Vector, Weights, lexicographic, measur
 from quintain.grade.stdio import same_output
 
 __all__ = [
-    "Baseline", "Credit", "Grader", "LEVEL", "Oracle", "Scalar", "Vector", "Weights", "cost_of", "credit_of",
-    "headline", "lexicographic", "measured", "partial_credit", "requirement_of", "reward_of", "reward_of_fault",
-    "same_output", "solved_only", "warm_oracle",
+    "Baseline", "Coverage", "Covered", "Credit", "Grader", "LEVEL", "Oracle", "Scalar", "Vector", "Weights",
+    "cost_of", "cover", "credit_of", "headline", "lexicographic", "measured", "partial_credit", "requirement_of",
+    "reward_of", "reward_of_fault", "same_output", "solved_only", "warm_oracle",
 ]

@@ -41,15 +41,20 @@ _PARTS = {"candidate": _SHARED, "verifier": (*_SHARED, "verifier", "runner")}
 @cache
 def _program(side: str) -> tuple[bytes, str]:
     """Compiled code and source of one side."""
+    source = joined(_PARTS[side])
+    code = compile(source, f"<quintain {side}>", "exec", dont_inherit=True, optimize=2)
+    return marshal.dumps(code), source
+
+
+@cache
+def joined(parts: tuple[str, ...]) -> str:
+    """The source of one program out of parts of `inside`, in an order in which each needs only earlier ones."""
     body: list[ast.stmt] = []
-    for part in _PARTS[side]:
+    for part in parts:
         text = resources.files("quintain.grade.inside").joinpath(f"{part}.py").read_text("utf-8")
         body += [_without_text(s) for s in ast.parse(text).body if not _is_inner_import(s)]
     future = ast.ImportFrom(module="__future__", names=[ast.alias(name="annotations")], level=0)
-    tree = ast.fix_missing_locations(ast.Module(body=[future, *body], type_ignores=[]))
-    source = ast.unparse(tree)
-    code = compile(source, f"<quintain {side}>", "exec", dont_inherit=True, optimize=2)
-    return marshal.dumps(code), source
+    return ast.unparse(ast.fix_missing_locations(ast.Module(body=[future, *body], type_ignores=[])))
 
 
 def _is_inner_import(statement: ast.stmt) -> bool:
