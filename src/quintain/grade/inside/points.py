@@ -1,9 +1,9 @@
 """What of a program can be covered: its executable lines, and each decision with its two ways on.
 
 Read off the compiled code, so no comment ("pragma: no cover") and no configuration has a say. A decision is named by
-the place of what is decided, (line, column, end column), and its two ways by 0 (goes on) and 1 (jumps): two copies that
-the compiler made of one `finally` count as one. Left out are the jumps that no test of a right program takes both ways: a failing
-`assert`, an `except` clause that does not fit, a `with` whose object swallows the error.
+the place of what is decided, (line, column, end column), and its two ways by 0 (goes on) and 1 (jumps): two copies
+that the compiler made of one `finally` count as one. Left out are the jumps that no test of a right program takes both
+ways: a failing `assert`, an `except` clause that does not fit, a `with` whose object swallows the error.
 """
 
 from __future__ import annotations

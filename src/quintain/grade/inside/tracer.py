@@ -1,8 +1,9 @@
 """Follows the candidate's code, inside its own process, and writes down what each test made it do.
 
 One line for each fact, when a test first makes it true: "TEST<tab>PATH<tab>LINE" for a line that ran, and
-"TEST<tab>PATH<tab>LINE<tab>COLUMN<tab>END<tab>WAY" for a way that a decision went. It works by `sys.settrace`, on every Python
-from 3.11 on. The candidate shares the process and could write the same: this is no evidence that anything is right.
+"TEST<tab>PATH<tab>LINE<tab>COLUMN<tab>END<tab>WAY" for a way that a decision went. It works by `sys.settrace`, on
+every Python from 3.11 on. The candidate shares the process and could write the same: this is no evidence that anything
+is right.
 """
 
 from __future__ import annotations
