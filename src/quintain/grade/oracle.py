@@ -21,11 +21,23 @@ import msgspec
 
 from quintain.grade import bundle, evidence
 from quintain.grade.build import verifier_build
+from quintain.grade.doubt import Pressure, doubt, is_the_houses, settled
 from quintain.grade.judge import Run, both, judge, unplaced
 from quintain.grade.stdio import check_program
 from quintain.sandbox import DEFAULT_LIMITS, Backend, Sandbox, Warm
 from quintain.tasks import PythonSuite, StdioSuite, Suite, kind_of
-from quintain.types import MEBIBYTE, HouseError, Limits, Outcome, Program, TaskError, Verdict, content_digest
+from quintain.types import (
+    MEBIBYTE,
+    Evidence,
+    FaultKind,
+    HouseError,
+    Limits,
+    Outcome,
+    Program,
+    TaskError,
+    Verdict,
+    content_digest,
+)
 
 #: The isolation that this oracle reaches: trusted tests and candidate never share a process or a user.
 LEVEL = "L4"
@@ -77,12 +89,26 @@ class Oracle:
         if not isinstance(suite, PythonSuite):
             raise TaskError(f"expected Python tests or stdio cases, found a suite of the kind {kind_of(suite)!r}")
         confirm = self._confirm if confirm is None else confirm
-        first = await self._once(suite, program.files, image=image, limits=limits, seed=seed, shuffled=False)
-        verdict = first.verdict
+        verdict = await self._sure(suite, program.files, image=image, limits=limits, seed=seed, shuffled=False)
         if verdict.solved and confirm:
-            again = await self._once(suite, program.files, image=image, limits=limits, seed=seed + 1, shuffled=True)
-            verdict = both(verdict, again.verdict)
+            again = await self._sure(suite, program.files, image=image, limits=limits, seed=seed + 1, shuffled=True)
+            verdict = both(verdict, again)
         return verdict
+
+    async def _sure(
+        self, suite: PythonSuite, files: Mapping[str, bytes], *, image: str, limits: Limits, seed: int, shuffled: bool,
+    ) -> Verdict:
+        """One run; where its failure may be the house's, two (see `doubt`)."""
+        before = Pressure.read(time.monotonic())
+        seen = await self._once(suite, files, image=image, limits=limits, seed=seed, shuffled=shuffled)
+        pressure = Pressure.read(time.monotonic()).since(before)
+        why = doubt(seen.verdict, verifier=seen.verifier, candidate=seen.candidate, pressure=pressure)
+        if why is None:
+            return seen.verdict
+        again = await self._once(suite, files, image=image, limits=limits, seed=seed, shuffled=shuffled)
+        verdict = settled(seen.verdict, both(seen.verdict, again.verdict), again.verdict)
+        told = Evidence(source="doubt", text=f"run again: {why}")
+        return msgspec.structs.replace(verdict, evidence=(*verdict.evidence, told))
 
     async def examine(
         self, suite: PythonSuite, files: Mapping[str, bytes], *, image: str = "host", limits: Limits = DEFAULT_LIMITS,
@@ -105,10 +131,15 @@ class Oracle:
             (verifier,) = await stack.enter_async_context(self._backend.open(image, limits=wide))
             narrow = msgspec.structs.replace(limits, wall_seconds=limits.wall_seconds + _GRACE_SECONDS)
             (candidate,) = await stack.enter_async_context(self._backend.open(image, limits=narrow))
-            await verifier.files.write_many({f"{folder}/{path}": content for path, content in suite.files.items()})
+            try:
+                await verifier.files.write_many({f"{folder}/{path}": content for path, content in suite.files.items()})
+            except OSError as error:
+                raise HouseError(FaultKind.VERIFIER_ERROR, f"the tests cannot be written: {error}") from None
             try:
                 await candidate.files.write_many({f"{folder}/{path}": content for path, content in files.items()})
             except OSError as error:  # too many, too large, a name too long: the answer's doing, and judged
+                if is_the_houses(error, files, narrow):
+                    raise HouseError(FaultKind.SANDBOX_LOST, f"the answer cannot be written: {error}") from None
                 return Examined(
                     verdict=unplaced(content_digest(suite), _expected(suite), error, time.monotonic() - started))
             if not files:

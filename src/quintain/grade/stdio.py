@@ -13,6 +13,7 @@ import msgspec
 
 from quintain.grade import evidence
 from quintain.grade.build import verifier_build
+from quintain.grade.doubt import is_the_houses
 from quintain.grade.judge import unplaced
 from quintain.program import diagnose_outcome
 from quintain.sandbox import Backend
@@ -21,6 +22,7 @@ from quintain.types import (
     Evidence,
     Fault,
     FaultKind,
+    HouseError,
     Limits,
     Outcome,
     Owner,
@@ -52,10 +54,15 @@ async def check_program(
             continue
         room = msgspec.structs.replace(limits, output_bytes=max(limits.output_bytes, len(case.stdout) + _SLACK_BYTES))
         async with backend.open(image, limits=room) as (sandbox,):
-            await sandbox.files.write_many(case.files)
+            try:
+                await sandbox.files.write_many(case.files)
+            except OSError as error:
+                raise HouseError(FaultKind.VERIFIER_ERROR, f"the case's files cannot be written: {error}") from None
             try:
                 await sandbox.files.write_many({p: c for p, c in program.files.items() if p not in case.files})
             except OSError as error:  # too many, too large, a name too long: the answer's doing, and judged
+                if is_the_houses(error, program.files, room):
+                    raise HouseError(FaultKind.SANDBOX_LOST, f"the answer cannot be written: {error}") from None
                 names = [c.name for c in suite.cases]
                 return unplaced(content_digest(suite), names, error, time.monotonic() - started)
             outcome = await sandbox.run([*program.argv, *case.argv], stdin=case.stdin, env=program.env)

@@ -10,9 +10,10 @@ from quintain.testing.fakes import (
     fake_item,
     never,
 )
+from quintain.testing.faulty import Blow, FaultyBackend, Planned
 from quintain.testing.process_backend import ProcessBackend
 
 __all__ = [
-    "FakeEnvironment", "FlakyBackend", "FlakyPolicy", "Plan", "ProcessBackend", "fail_first", "fail_sometimes",
-    "fake_item", "never",
+    "Blow", "FakeEnvironment", "FaultyBackend", "FlakyBackend", "FlakyPolicy", "Plan", "Planned", "ProcessBackend",
+    "fail_first", "fail_sometimes", "fake_item", "never",
 ]
