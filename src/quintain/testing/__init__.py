@@ -1,5 +1,6 @@
 """The public test kit: parts that stand in for the dear ones, and say so."""
 
+from quintain.testing.corpus import Corpus, Family, Hack, Trial, read_corpus
 from quintain.testing.fakes import (
     FakeEnvironment,
     FlakyBackend,
@@ -14,6 +15,6 @@ from quintain.testing.faulty import Blow, FaultyBackend, Planned
 from quintain.testing.process_backend import ProcessBackend
 
 __all__ = [
-    "Blow", "FakeEnvironment", "FaultyBackend", "FlakyBackend", "FlakyPolicy", "Plan", "Planned", "ProcessBackend",
-    "fail_first", "fail_sometimes", "fake_item", "never",
+    "Blow", "Corpus", "FakeEnvironment", "Family", "FaultyBackend", "FlakyBackend", "FlakyPolicy", "Hack", "Plan",
+    "Planned", "ProcessBackend", "Trial", "fail_first", "fail_sometimes", "fake_item", "never", "read_corpus",
 ]
