@@ -7,6 +7,7 @@ What the candidate says of itself (its frames, its messages) only words a fault 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -83,6 +84,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     candidate: Outcome | None
 
 
+class Reading(Protocol):
+    """What a failure means in the language of the tests; `loading`: it was a test file's that would not load."""
+
+    def __call__(self, why: Why, run: Run, *, loading: bool = False) -> Fault: ...
+
+
 def read_report(data: bytes, *, trusted: bool = True) -> list[Line]:
     """The lines of a report; a last line that was cut off is left out. Raises HouseError for anything else, unless the
     tests are not `trusted` and may have written it: then there is nothing before it that counts."""
@@ -96,23 +103,25 @@ def read_report(data: bytes, *, trusted: bool = True) -> list[Line]:
 
 
 def judge(
-    run: Run, *, expected: Sequence[str], closed: bool, trusted: bool = True
+    run: Run, *, expected: Sequence[str], closed: bool, trusted: bool = True, reading: Reading | None = None,
 ) -> tuple[tuple[TestResult, ...], Fault | None]:
     """Each expected test once, and the fault of the program as a whole, if it has one.
 
     `closed`: nothing but `expected` counts; otherwise tests that only the run could find are added. Raises HouseError
     when the verifier failed by no act of the candidate, unless the tests are not `trusted`: then they ended it.
+    `reading` tells what a failure means, for Python's tests if it is not given.
     """
+    reading = reading or fault_of
     lines = read_report(run.report, trusted=trusted)
     ended = next((line.end for line in lines if line.end), None)
     cut = None if ended else _cut_short(run.verifier, began=any(line.begin for line in lines), trusted=trusted)
-    loads = {line.file: fault_of(line.why, run, loading=True) for line in lines if line.file and line.why}
+    loads = {line.file: reading(line.why, run, loading=True) for line in lines if line.file and line.why}
     seen: dict[str, list[Line]] = {}
     for line in lines:
         if line.test is not None:
             seen.setdefault(line.test, []).append(line)
     names = list(dict.fromkeys([*expected, *(() if closed else seen)]))
-    tests = tuple(_result(name, seen.get(name, []), loads, cut, run) for name in names)
+    tests = tuple(_result(name, seen.get(name, []), loads, cut, run, reading) for name in names)
     return tests, _whole(tests, loads, ended, cut, run.candidate)
 
 
@@ -126,14 +135,14 @@ def unplaced(suite: str, expected: Sequence[str], error: OSError, wall_seconds: 
 
 
 def _result(
-    name: str, lines: list[Line], loads: dict[str, Fault], cut: Fault | None, run: Run
+    name: str, lines: list[Line], loads: dict[str, Fault], cut: Fault | None, run: Run, reading: Reading,
 ) -> TestResult:
     if len(lines) == 1:
         line = lines[0]
         if line.ok:
             return TestResult(id=name, passed=Passed.PASSED)
         why = line.why or Why(type="Unknown", message="failed without a reason")
-        return TestResult(id=name, passed=Passed.FAILED, fault=fault_of(why, run))
+        return TestResult(id=name, passed=Passed.FAILED, fault=reading(why, run))
     if lines:
         fault = _policy(FaultKind.MISSING_REQUIRED_TEST, f"expected one report of {name}, found {len(lines)}")
         return TestResult(id=name, passed=Passed.FAILED, fault=fault)
@@ -155,7 +164,7 @@ def _whole(
     if cut is not None:
         return cut
     if ended is not None and ended.gone is not None:
-        return _gone(ended.gone, candidate)
+        return fault_of_end(ended.gone, candidate)
     if not tests:
         return Fault(owner=Owner.TASK, kind=FaultKind.NO_TESTS_RUN, message="the suite has no tests")
     return None
@@ -178,7 +187,7 @@ def _cut_short(verifier: Outcome, *, began: bool, trusted: bool = True) -> Fault
 def fault_of(why: Why, run: Run, *, loading: bool = False) -> Fault:
     """Whose a failure is, and of what kind. `loading`: it happened while a test file was being loaded."""
     if why.gone is not None:
-        return _gone(why.gone, run.candidate)
+        return fault_of_end(why.gone, run.candidate)
     if why.candidate is not None:
         return _raised_there(why, run, loading=loading)
     return _raised_here(why, loading=loading)
@@ -225,7 +234,7 @@ def _record(why: Why, frames: tuple[Frame, ...], phase: Phase) -> Raised:
                   missing=why.missing)
 
 
-def _gone(why: str, candidate: Outcome | None) -> Fault:
+def fault_of_end(why: str, candidate: Outcome | None) -> Fault:
     """Why the candidate's process no longer answers."""
     if candidate is not None and candidate.status is Status.NOT_STARTED:
         raise HouseError(FaultKind.VERIFIER_ERROR, f"the candidate's interpreter: {candidate.error_text[-300:]}")

@@ -9,9 +9,7 @@ two of the candidate's objects by the candidate's own `==`).
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -22,10 +20,13 @@ import msgspec
 from quintain.grade import bundle, evidence
 from quintain.grade.build import verifier_build
 from quintain.grade.doubt import Pressure, doubt, is_the_houses, settled
+from quintain.grade.javascript import examine_javascript
 from quintain.grade.judge import Run, both, judge, unplaced
+from quintain.grade.pair import Command, converse
+from quintain.grade.shell import examine_shell
 from quintain.grade.stdio import check_program
 from quintain.sandbox import DEFAULT_LIMITS, Backend, Sandbox, Warm
-from quintain.tasks import PythonSuite, StdioSuite, Suite, kind_of
+from quintain.tasks import JavaScriptSuite, PythonSuite, ShellSuite, StdioSuite, Suite, kind_of
 from quintain.types import (
     MEBIBYTE,
     Evidence,
@@ -42,7 +43,6 @@ from quintain.types import (
 #: The isolation that this oracle reaches: trusted tests and candidate never share a process or a user.
 LEVEL = "L4"
 _GRACE_SECONDS = 3.0  # what both processes get beyond the candidate's own time, to start and to end
-_AFTER_SECONDS = 1.0  # how long a candidate may take to leave when nobody asks any more
 _KEPT_BYTES = 4 * MEBIBYTE
 _VERIFIER_MEMORY_BYTES = 512 * MEBIBYTE
 _MODULES = ("_json", "collections", "io", "math", "operator", "random", "re", "select", "typing", "unittest")
@@ -86,8 +86,8 @@ class Oracle:
         for its process. Raises HouseError, when something failed that was not the program's or the task's doing."""
         if isinstance(suite, StdioSuite):
             return await check_program(self._backend, suite, program, image=image, limits=limits)
-        if not isinstance(suite, PythonSuite):
-            raise TaskError(f"expected Python tests or stdio cases, found a suite of the kind {kind_of(suite)!r}")
+        if not isinstance(suite, PythonSuite | JavaScriptSuite | ShellSuite):
+            raise TaskError(f"expected tests or stdio cases, found a suite of the kind {kind_of(suite)!r}")
         confirm = self._confirm if confirm is None else confirm
         verdict = await self._sure(suite, program.files, image=image, limits=limits, seed=seed, shuffled=False)
         if verdict.solved and confirm:
@@ -96,19 +96,35 @@ class Oracle:
         return verdict
 
     async def _sure(
-        self, suite: PythonSuite, files: Mapping[str, bytes], *, image: str, limits: Limits, seed: int, shuffled: bool,
+        self, suite: PythonSuite | JavaScriptSuite | ShellSuite, files: Mapping[str, bytes], *, image: str,
+        limits: Limits, seed: int, shuffled: bool,
     ) -> Verdict:
         """One run; where its failure may be the house's, two (see `doubt`)."""
         before = Pressure.read(time.monotonic())
-        seen = await self._once(suite, files, image=image, limits=limits, seed=seed, shuffled=shuffled)
+        seen = await self._run(suite, files, image=image, limits=limits, seed=seed, shuffled=shuffled)
         pressure = Pressure.read(time.monotonic()).since(before)
         why = doubt(seen.verdict, verifier=seen.verifier, candidate=seen.candidate, pressure=pressure)
         if why is None:
             return seen.verdict
-        again = await self._once(suite, files, image=image, limits=limits, seed=seed, shuffled=shuffled)
+        again = await self._run(suite, files, image=image, limits=limits, seed=seed, shuffled=shuffled)
         verdict = settled(seen.verdict, both(seen.verdict, again.verdict), again.verdict)
         told = Evidence(source="doubt", text=f"run again: {why}")
         return msgspec.structs.replace(verdict, evidence=(*verdict.evidence, told))
+
+    async def _run(
+        self, suite: PythonSuite | JavaScriptSuite | ShellSuite, files: Mapping[str, bytes], *, image: str,
+        limits: Limits, seed: int, shuffled: bool,
+    ) -> Examined:
+        """One run of a suite in any language."""
+        if isinstance(suite, PythonSuite):
+            return await self._once(suite, files, image=image, limits=limits, seed=seed, shuffled=shuffled)
+        if isinstance(suite, JavaScriptSuite):
+            verdict, verifier, candidate = await examine_javascript(
+                self._backend, suite, files, image=image, limits=limits, seed=seed, shuffled=shuffled)
+        else:
+            verdict, verifier, candidate = await examine_shell(
+                self._backend, suite, files, image=image, limits=limits, seed=seed, shuffled=shuffled)
+        return Examined(verdict=verdict, verifier=verifier, candidate=candidate)
 
     async def examine(
         self, suite: PythonSuite, files: Mapping[str, bytes], *, image: str = "host", limits: Limits = DEFAULT_LIMITS,
@@ -146,9 +162,13 @@ class Oracle:
                 await candidate.files.make_dir(folder)
             warm = not shuffled and self._has_warm()
             argv = ["-c", bundle.BOOT_WARM] if warm else [self._python, *bundle.FLAGS, "-c", bundle.BOOT]
-            talk = _Talk(verifier, candidate, folder=folder, argv=argv, warm=warm,
-                         env={"PYTHONHASHSEED": str(seed % 2**32), "PYTHONPATH": self._site})
-            ends = await talk.run(_verifier_input(suite, limits, seed if shuffled else None, warm=warm))
+            env = {"PYTHONHASHSEED": str(seed % 2**32), "PYTHONPATH": self._site}
+            say = bundle.warm_stdin_for if warm else bundle.stdin_for
+            ends = await converse(
+                Command(sandbox=verifier, argv=argv, env=env, cwd=f"/work/{folder}", warm=warm,
+                        stdin=_verifier_input(suite, limits, seed if shuffled else None, warm=warm)),
+                Command(sandbox=candidate, argv=argv, env=env, cwd=f"/work/{folder}", warm=warm,
+                        stdin=say("candidate", "serve_candidate")))
             kept = None if keep is None else await _read(candidate, keep)
         run = Run(files=dict(files), report=ends[0].stdout, verifier=ends[0], candidate=ends[1])
         tests, fault = judge(run, expected=_expected(suite), closed=bool(suite.required), trusted=trusted)
@@ -209,59 +229,3 @@ def _verifier_input(suite: PythonSuite, limits: Limits, seed: int | None, *, war
     }
     say = bundle.warm_stdin_for if warm else bundle.stdin_for
     return say("verifier", "verify", config)
-
-
-class _Talk:
-    """One conversation between a verifier and a candidate, from the start of both processes to the end of both."""
-
-    def __init__(
-        self, verifier: Sandbox, candidate: Sandbox, *, folder: str, argv: list[str], warm: bool, env: dict[str, str]
-    ) -> None:
-        self._verifier = verifier
-        self._candidate = candidate
-        self._cwd = f"/work/{folder}"
-        self._argv = argv
-        self._warm = warm
-        self._env = env
-        self._ours, self._theirs = socket.socketpair()
-
-    async def run(self, verifier_input: bytes) -> tuple[Outcome, Outcome | None]:
-        """How the verifier ended and how the candidate did, None if it had to be cut off. Raises HouseError."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                asked = group.create_task(self._run_candidate())
-                outcome = await self._verifier.run(
-                    self._argv, stdin=verifier_input, env=self._env, cwd=self._cwd, channel=self._ours.fileno(),
-                    warm=self._warm)
-                _hang_up(self._theirs)  # the candidate's process leaves when nobody can ask it any more
-                await asyncio.wait([asked], timeout=_AFTER_SECONDS)
-                if not asked.done():
-                    asked.cancel()
-        except* HouseError as errors:
-            raise _first(errors) from None
-        finally:
-            self._ours.close()
-            self._theirs.close()
-        return outcome, None if asked.cancelled() else asked.result()
-
-    async def _run_candidate(self) -> Outcome:
-        say = bundle.warm_stdin_for if self._warm else bundle.stdin_for
-        try:
-            return await self._candidate.run(
-                self._argv, stdin=say("candidate", "serve_candidate"), env=self._env,
-                cwd=self._cwd, channel=self._theirs.fileno(), warm=self._warm)
-        finally:
-            _hang_up(self._theirs)  # our copy would keep the socket open: the verifier must see that nobody is there
-
-
-def _hang_up(end: socket.socket) -> None:
-    with suppress(OSError):
-        end.shutdown(socket.SHUT_RDWR)
-
-
-def _first(errors: BaseExceptionGroup[HouseError]) -> HouseError:
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, HouseError)
-    return error

@@ -14,6 +14,7 @@ from quintain.tasks.exam import (
     names_of,
     visible_files,
 )
+from quintain.tasks.foreign import JavaScriptSuite, ShellSuite
 from quintain.tasks.formats import known_formats
 from quintain.tasks.names import check_id, check_paths
 from quintain.tasks.open import known_sets, open_taskset, write_taskset
@@ -22,8 +23,8 @@ from quintain.tasks.taskset import Taskset
 from quintain.tasks.template import new_task
 
 __all__ = [
-    "AnswerKind", "AnswerSuite", "Blend", "Compare", "Exam", "Format", "Item", "Package", "PublicSet", "PythonSuite",
-    "REWARD_FILES", "ScriptStep", "ScriptSuite", "Source", "StdioCase", "StdioSuite", "Suite", "Taskset",
-    "WritableFormat", "check_id", "check_paths", "kind_of", "known_formats", "known_sets", "names_of", "new_task",
-    "open_taskset", "visible_files", "write_taskset",
+    "AnswerKind", "AnswerSuite", "Blend", "Compare", "Exam", "Format", "Item", "JavaScriptSuite", "Package",
+    "PublicSet", "PythonSuite", "REWARD_FILES", "ScriptStep", "ScriptSuite", "ShellSuite", "Source", "StdioCase",
+    "StdioSuite", "Suite", "Taskset", "WritableFormat", "check_id", "check_paths", "kind_of", "known_formats",
+    "known_sets", "names_of", "new_task", "open_taskset", "visible_files", "write_taskset",
 ]

@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from quintain.tasks.answer import AnswerSuite
+from quintain.tasks.foreign import JavaScriptSuite, ShellSuite
 from quintain.tasks.names import check_id, check_paths
 from quintain.tasks.script import ScriptSuite
 from quintain.types import Task, content_digest
@@ -53,7 +54,7 @@ class StdioSuite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     compare: Compare = Compare.TRIMMED
 
 
-Suite = PythonSuite | StdioSuite | ScriptSuite | AnswerSuite
+Suite = PythonSuite | StdioSuite | ScriptSuite | AnswerSuite | JavaScriptSuite | ShellSuite
 
 
 def kind_of(suite: Suite) -> str:

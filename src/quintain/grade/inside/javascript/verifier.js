@@ -1,0 +1,265 @@
+// The verifier's side: runs the trusted tests against stand-ins of the answer's modules, and writes what came of each.
+// Covers: the answer reaches of the tests only what they hand over: it can call their functions, and read and call what
+// their objects have under plain names; `constructor`, prototypes and accessors give nothing away. A failed expectation
+// inside a callback stays failed, whatever the answer does with the error.
+// Does not cover: comparisons of two of the answer's objects with each other; fake timers; derived classes.
+const DENIED = /^(?:constructor|prototype|caller|callee|arguments|__.*)$/;
+
+class Verifier extends Peer {
+  allow(what, target, key) {
+    if (what === "call" || what === "new") {
+      if (typeof target !== "function") throw new TypeError("not a function");
+      return;
+    }
+    if (what === "keys" || what === "proto") return;
+    if (what === "text") throw new WrongType("an object of the tests has no text there");
+    const denied = typeof target === "function" || typeof key === "string" && DENIED.test(key);
+    const inherited = typeof key === "string" && key in Object.prototype && !Object.hasOwn(target, key);
+    if (denied || (inherited && key !== "toString" && key !== "valueOf" && key !== "hasOwnProperty")) {
+      throw new TypeError(`nothing to see under ${String(key)}`);
+    }
+    if ((what === "set" || what === "del") && typeof Reflect.get(target, key) === "function") {
+      throw new TypeError("an object of the tests keeps its methods");
+    }
+  }
+
+  protoOf(value) {
+    for (let at = Object.getPrototypeOf(value); at !== null; at = Object.getPrototypeOf(at)) {
+      if (NAME_OF_BUILTIN.has(at)) return at;
+    }
+    return null;
+  }
+
+  receiver(self) {
+    if (self === null || (typeof self !== "object" && typeof self !== "function")) return self;
+    return this.refs.has(self) || this.ownNumbers.has(self) ? self : undefined;
+  }
+
+  reply(well, value, ...rest) {
+    if (!well && isFailure(value)) state.sticky ??= value;
+    super.reply(well, value, ...rest);
+  }
+
+  module(name) {
+    const known = state.modules.get(name);
+    if (known) return known;
+    const [keys, , face] = this.ask("module", name);
+    const made = { value: face, keys: keys.map(String) };
+    state.modules.set(name, made);
+    return made;
+  }
+
+  poll(milliseconds) { this.ask("poll", milliseconds); }
+}
+
+const state = { modules: new Map(), sticky: null };
+
+function isFailure(error) { return error instanceof ExpectationFailed || error?.code === "ERR_ASSERTION"; }
+
+class Runner {
+  constructor(config) {
+    this.config = config;
+    this.peer = new Verifier(new Pipe(3));
+    this.root = process.cwd();
+  }
+
+  say(line) {
+    const bytes = Buffer.from(stringify(line) + "\n");
+    for (let done = 0; done < bytes.length; ) done += writeSync(1, bytes, done);
+  }
+
+  // Run until a promise is settled; the candidate's timers go on meanwhile.
+  async settle(promise, seconds) {
+    let ended = false;
+    promise.then(() => { ended = true; }, () => { ended = true; });
+    const until = performance.now() + seconds * 1000;
+    for (;;) {
+      await new Promise(setImmediate);
+      if (ended) return promise;
+      if (performance.now() > until) throw new Gone("late", `it was not settled within ${seconds} s`);
+      if (state.modules.size > 0) this.peer.poll(this.peer.pending.size > 0 ? 10 : 1);
+      else await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+  }
+
+  async call(body) {
+    const takesDone = body.length > 0 && !this.config.contexts;
+    const value = takesDone
+      ? new Promise((resolve, reject) => { const done = (e) => (e ? reject(e) : resolve()); done.fail = reject; const r = body(done); r?.then?.(undefined, reject); })
+      : body(this.context());
+    if (value instanceof Promise) await this.settle(value, this.config.testSeconds);
+  }
+
+  context() {
+    if (!this.config.contexts) return undefined;
+    const skip = () => { throw new Skipped("skipped while it ran"); };
+    return { skip, todo: skip, diagnostic: () => {}, test: async (name, ...rest) => this.call(rest.find((x) => typeof x === "function")) };
+  }
+
+  why(error, loading) {
+    const gone = this.peer.dead?.why ?? null;
+    const isObject = error !== null && (typeof error === "object" || typeof error === "function");
+    const read = (key) => { try { return String(error[key] ?? "").slice(0, MAX_TEXT); } catch { return ""; } };
+    const frames = isObject ? this.peer.frames.get(error) : undefined;
+    const crossed = frames !== undefined || (!isObject && this.peer.lastThrown?.value === error && this.peer.lastThrown);
+    return {
+      type: isObject ? read("name") || "Error" : "Thrown", message: isObject ? read("message") : String(error).slice(0, MAX_TEXT),
+      at: isObject ? this.place(error) : null, bases: [isFailure(error) ? "AssertionError" : ""],
+      candidate: crossed ? placesOf(frames ?? this.peer.lastThrown.frames) : null,
+      gone: gone ?? (error instanceof Gone ? (error.why === "late" ? "hung" : error.why) : null),
+      wrong_type: error instanceof WrongType, served: error instanceof MissingName,
+      asked: this.peer.asked, got: this.peer.got, skipped: error instanceof Skipped,
+      task: error instanceof Unfit || (loading && error instanceof SyntaxError && frames === undefined && !IS_EXPORT.test(error.message)),
+      missing: IS_EXPORT.exec(error?.message)?.[1] ?? null,
+    };
+  }
+
+  place(error) {
+    const stack = utilTypes.isNativeError(error) ? String(Object.getOwnPropertyDescriptor(error, "stack")?.value ?? error.stack) : "";
+    for (const match of stack.matchAll(/(?:file:\/\/)?(\/[^\s()]+?):(\d+)(?::\d+)?\)?/g)) {
+      if (match[1].startsWith(this.root + "/")) return [match[1].slice(this.root.length + 1), Number(match[2])];
+    }
+    return null;
+  }
+
+  // The hooks and the body of one test. A hook that fails fails the test.
+  async one(file, item, blocks) {
+    const id = `${file}::${item.title}`;
+    this.say({ begin: id });
+    state.sticky = null;
+    expect.count = 0;
+    expect.planned = null;
+    let failure = null;
+    try {
+      if (this.peer.dead) throw this.peer.dead;
+      for (const block of blocks) for (const hook of block.hooks.beforeEach) await this.call(hook);
+      await this.call(item.body);
+      const plan = expect.planned ? expect.planned(expect.count) : true;
+      if (plan !== true) fail(plan);
+    } catch (error) {
+      failure = { error };
+    }
+    try {
+      for (const block of [...blocks].reverse()) for (const hook of block.hooks.afterEach) await this.call(hook);
+    } catch (error) {
+      failure ??= { error };
+    }
+    if (failure === null && state.sticky !== null) failure = { error: state.sticky };
+    if (failure === null && this.peer.dead) failure = { error: this.peer.dead };
+    this.say(failure === null ? { test: id, ok: true, why: null } : { test: id, why: this.why(failure.error, false) });
+  }
+
+  async block(file, block, above) {
+    const blocks = [...above, block];
+    let broken = null;
+    try {
+      for (const hook of block.hooks.beforeAll) await this.call(hook);
+    } catch (error) {
+      broken = { error };
+    }
+    const items = this.config.seed === null ? block.items : shuffled(block.items, this.config.seed);
+    for (const item of items) {
+      if (broken && !(item instanceof Block)) this.say({ test: `${file}::${item.title}`, why: this.why(broken.error, false) });
+      else if (item instanceof Block) await this.block(file, broken ? failing(item, broken) : item, blocks);
+      else await this.one(file, item, blocks);
+    }
+    try {
+      for (const hook of block.hooks.afterAll) await this.call(hook);
+    } catch (error) {
+      this.say({ test: `${file}::${block.name} > afterAll`, why: this.why(error, false) });
+    }
+  }
+
+  // A file that registers no test is one test: it passes when it runs to its end.
+  async file(file) {
+    const registry = new Registry();
+    const words = vocabulary(registry);
+    Object.assign(globalThis, words);
+    state.sticky = null;
+    const loader = new Loader(this.root, { intercept: (spec, from) => this.intercept(spec, from, words) });
+    const script = `${file}::script`;
+    this.say({ begin: script });
+    try {
+      const full = path.join(this.root, file);
+      if (loader.compiled(full, loader.text(full)) === null) await this.settle(loader.import(full), this.config.testSeconds);
+      else loader.load(full);
+      if (this.peer.dead) throw this.peer.dead;
+    } catch (error) {
+      const isScript = registry.root.items.length === 0 && (isFailure(error) || this.peer.asked) && !(error instanceof SyntaxError);
+      if (isScript) this.say({ test: script, why: this.why(error, false) });
+      else this.say({ file, why: this.why(error, true) });
+      return;
+    }
+    if (registry.root.items.length > 0) await this.block(file, registry.root, []);
+    else this.say(state.sticky === null ? { test: script, ok: true, why: null } : { test: script, why: this.why(state.sticky, false) });
+  }
+
+  intercept(spec, from, words) {
+    if (spec === "@jest/globals" || spec === "vitest") return { value: words, keys: Object.keys(words) };
+    if (spec === "node:test" || spec === "test") {
+      this.config.contexts = true;
+      const value = Object.assign((...args) => words.test(...args), words, { mock: { fn: mockFunction } });
+      return { value, keys: Object.keys(value) };
+    }
+    if (!/^\.{1,2}\//.test(spec)) {
+      if (spec === "child_process" || spec === "node:child_process") throw new Unfit("tests that start processes cannot be judged from outside");
+      return undefined;
+    }
+    const name = path.relative(this.root, path.resolve(path.dirname(from), spec)).replace(/\.[cm]?js$/, "");
+    if (!this.config.modules.includes(name)) return undefined;
+    if (spec.endsWith(".json")) return undefined;
+    return this.peer.module(name);
+  }
+
+  async run() {
+    const files = this.config.seed === null ? this.config.files : shuffled(this.config.files, this.config.seed);
+    for (const file of files) await this.file(file);
+    this.say({ end: { calls: this.peer.calls, gone: this.peer.dead?.why ?? null, received_bytes: this.peer.pipe.receivedBytes } });
+  }
+}
+
+class Skipped extends Error {}
+class Unfit extends Error {}
+const IS_EXPORT = /does not provide an export named '([^']*)'/;
+
+function placesOf(frames) {
+  if (!Array.isArray(frames)) return [];
+  return frames.filter((f) => Array.isArray(f) && typeof f[0] === "string" && Number.isInteger(f[1])).slice(0, 50)
+    .map(([file, line, name]) => [file.slice(0, 300), line, String(name).slice(0, 200)]);
+}
+
+function failing(block, broken) {
+  const made = Object.assign(new Block(block.name, block.parent), { items: block.items });
+  made.hooks.beforeAll.push(() => { throw broken.error; });
+  return made;
+}
+
+function shuffled(items, seed) {
+  const order = [...items];
+  let at = (seed >>> 0) || 1;
+  for (let i = order.length - 1; i > 0; i--) {
+    at ^= at << 13; at >>>= 0; at ^= at >>> 17; at ^= at << 5; at >>>= 0;
+    const j = at % (i + 1);
+    [order[i], order[j]] = [order[j], order[i]];
+  }
+  return order;
+}
+
+function verify() {
+  const config = parse(fs.readFileSync(0, "utf8"));
+  const runner = new Runner(config);
+  const quiet = () => {};
+  console.assert = (holds, ...message) => {
+    if (holds) return;
+    const error = new ExpectationFailed(message.length ? `console.assert: ${message.map((m) => show(m)).join(" ")}` : "console.assert");
+    state.sticky ??= error;
+    throw error;
+  };
+  for (const name of ["log", "info", "warn", "error", "debug", "table", "trace"]) console[name] = quiet;
+  process.stdout.write = () => true;
+  process.on("unhandledRejection", (error) => { state.sticky ??= error; });
+  runner.run().then(() => process.exit(0), (error) => {
+    process.stderr.write(`${error?.stack ?? error}\n`);
+    process.exit(70);
+  });
+}
