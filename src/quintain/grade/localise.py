@@ -44,15 +44,19 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self.path == other.path and self.first <= other.last and other.first <= self.last
 
 
-def ochiai(lines_by_test: Mapping[str, Collection[Line]], passed: Mapping[str, bool]) -> dict[Line, float]:
-    """The suspicion of each line that any test ran, in [0, 1]. `passed` says for each test whether it passed; a test
-    without coverage, or without a result, does not count. Empty where no test failed."""
+def ochiai(
+    lines_by_test: Mapping[str, Mapping[str, Collection[int]]], passed: Mapping[str, bool]
+) -> dict[Line, float]:
+    """The suspicion of each line that any test ran, in [0, 1]. `lines_by_test` is test → path → lines
+    (`Covered.lines_by_test`), `passed` says of each test whether it passed; a test that either does not know does not
+    count. Empty where no test failed."""
     tests = [name for name in passed if name in lines_by_test]
     failing = sum(not passed[name] for name in tests)
     ran: dict[Line, list[int]] = {}
     for name in tests:
-        for line in set(lines_by_test[name]):
-            ran.setdefault(line, [0, 0])[0 if passed[name] else 1] += 1
+        for path, numbers in lines_by_test[name].items():
+            for number in set(numbers):
+                ran.setdefault((path, number), [0, 0])[0 if passed[name] else 1] += 1
     if not failing:
         return {}
     return {line: ef / math.sqrt(failing * (ef + ep)) for line, (ep, ef) in ran.items()}
