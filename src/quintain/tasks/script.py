@@ -57,7 +57,9 @@ class ScriptSuite(
 
     The script must write one of `reward_files`: a JSON object of finite numbers, or one number (then it is called
     'reward'). `required` are the rewards that must each reach 1; others are kept as evidence. `collect` are shell
-    commands run where the answer was made, before it is frozen. `image` is the verifier's own ('': the task's).
+    commands run where the answer was made, before it is frozen. `image` is the verifier's own ('': the task's). `env`
+    is the script's; `answer_env` that of everything that runs where the answer is made, `oracle_env` the oracle's; in
+    them `${NAME}` and `${NAME:-default}` stand for what whoever runs the task gives.
 
     Level: L2 where artifacts are named, L1 where all of the answer's files cross; never more, for a script may run the
     answer's code as the user that writes the reward.
@@ -72,6 +74,8 @@ class ScriptSuite(
     reward_files: tuple[str, ...] = REWARD_FILES
     required: tuple[str, ...] = ("reward",)
     env: dict[str, str] = {}
+    answer_env: dict[str, str] = {}
+    oracle_env: dict[str, str] = {}
     image: str = ""
     wall_seconds: float = 600.0
     collect: tuple[str, ...] = ()

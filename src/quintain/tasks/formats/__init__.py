@@ -10,9 +10,11 @@ from quintain.types import TaskError
 
 #: Our own formats: name → module and class. Others come from the entry-point group `quintain.tasks`.
 _OWN = {
+    "harbor": "quintain.tasks.formats.harbor:HarborFormat",  # before `directory`, which has a task.toml too
     "directory": "quintain.tasks.formats.directory:DirectoryFormat",
     "exercism": "quintain.tasks.formats.exercism:ExercismFormat",
     "humaneval": "quintain.tasks.formats.humaneval:HumanEvalFormat",
+    "jsonl": "quintain.tasks.formats.jsonl:JsonlFormat",
     "mbpp": "quintain.tasks.formats.mbpp:MbppFormat",
     "quixbugs": "quintain.tasks.formats.quixbugs:QuixBugsFormat",
 }

@@ -7,12 +7,14 @@ import re
 import tomllib
 from difflib import get_close_matches
 from enum import Enum
-from typing import Literal, NoReturn, get_args, get_origin
+from typing import Literal, NoReturn, TypeVar, get_args, get_origin
 
 import msgspec
 
 from quintain.tasks.exam import Compare
 from quintain.types import Entry, Grading, Isolation, Limits, Network, Scopes, TaskError
+
+Shape = TypeVar("Shape", bound=msgspec.Struct)
 
 #: Below these, what runs and judges an answer does not start, whoever wrote the answer.
 FLOORS = {"memory_bytes": 16 << 20, "disk_bytes": 1 << 20, "inodes": 64}
@@ -97,8 +99,8 @@ class ParsedFile(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(default, **said)
 
 
-def parse_task_file(content: bytes, file: str) -> ParsedFile:
-    """Raises TaskError with the line where it is no UTF-8, no TOML, or says something unknown or of a wrong type."""
+def read_toml(content: bytes, file: str) -> tuple[dict[str, object], str]:
+    """The table and the text of a TOML file. Raises TaskError with the line where it is no UTF-8 or no TOML."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -110,23 +112,38 @@ def parse_task_file(content: bytes, file: str) -> ParsedFile:
         _raise_syntax(str(error), text, file)
     except RecursionError as error:
         raise TaskError("expected TOML, found tables nested too deeply", file=file) from error
+    return table, text
+
+
+def parse_task_file(content: bytes, file: str) -> ParsedFile:
+    """Raises TaskError with the line where it is no UTF-8, no TOML, or says something unknown or of a wrong type."""
+    table, text = read_toml(content, file)
     _refuse_unknown(table, TaskFile, (), text, file)
+    return ParsedFile(table=fitted(table, TaskFile, text=text, file=file), text=text, file=file)
+
+
+def fitted(table: dict[str, object], shape: type[Shape], *, text: str, file: str) -> Shape:
+    """The table as a Struct. Raises TaskError: the key, what was expected, what was found, and the line."""
     try:
-        return ParsedFile(table=msgspec.convert(table, TaskFile), text=text, file=file)
+        return msgspec.convert(table, shape)
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$.")
         keys = tuple(re.findall(r"[^.\[\]`]+", place))
         named = [key for key in keys if not key.isdigit() and key != "..."]
         where = f"{'.'.join(named)}: " if named else ""
-        if (found := message.removeprefix("Invalid enum value ")) != message and (words := _words(named)):
+        if (found := message.removeprefix("Invalid enum value ")) != message and (words := _words(shape, named)):
             message = f"expected one of {', '.join(words)}, found {found}"
+        if (field := message.removeprefix("Object missing required field ")) != message:
+            message = f"expected a key {field} in it, found none"
         raise TaskError(where + message, file=file, line=line_of(text, named)) from error
 
 
-def _words(keys: list[str]) -> list[str]:
+def _words(shape: type[msgspec.Struct], keys: list[str]) -> list[str]:
     """The words that may stand under a key; none where any may."""
-    kind: object = TaskFile
+    kind: object = shape
     for key in keys:
+        inner = (kind, *get_args(kind))
+        kind = next((k for k in inner if isinstance(k, type) and issubclass(k, msgspec.Struct)), None)
         if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
             return []
         kind = next((field.type for field in msgspec.structs.fields(kind) if field.name == key), None)

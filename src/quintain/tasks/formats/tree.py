@@ -20,12 +20,13 @@ _LEFTOVERS = ("__pycache__", ".pytest_cache")
 
 
 class Tree(msgspec.Struct, frozen=True, kw_only=True):
-    """`files` maps paths relative to the task to their content; `folders` are all folders, empty ones included.
-    `name` is where it came from, for error messages."""
+    """`files` maps paths relative to the task to their content; `folders` are all folders, empty ones included;
+    `executable` the files that their owner may execute. `name` is where it came from, for error messages."""
 
     name: str
     files: dict[str, bytes]
     folders: frozenset[str] = frozenset()
+    executable: frozenset[str] = frozenset()
 
     def below(self, folder: str) -> dict[str, bytes] | None:
         """The files in a folder, relative to it; None when there is no such folder."""
@@ -42,8 +43,9 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
         return TaskError(message, file=f"{self.name}/{file}" if file else self.name, line=line)
 
 
-def read_tree(root: Path) -> Tree:
-    """Everything below `root` except `__pycache__`, `.pytest_cache`, `*.pyc`, and names at the top that begin with '.'.
+def read_tree(root: Path, *, hidden: bool = False) -> Tree:
+    """Everything below `root` except `__pycache__`, `.pytest_cache`, `*.pyc`, and (unless `hidden`) names at the top
+    that begin with '.'; `.git` at the top is never read.
 
     Covers: a link to a file is read when it leads to a file inside `root`; a link that leads out or to a folder, a
     device, pipe or socket, and a name that is no UTF-8 are refused with TaskError; so is more than 256 MiB.
@@ -51,8 +53,9 @@ def read_tree(root: Path) -> Tree:
     """
     files: dict[str, bytes] = {}
     folders: set[str] = set()
+    executable: set[str] = set()
     left = MAX_TREE_BYTES
-    for path, entry in _walk(root, "", root.resolve()):
+    for path, entry in _walk(root, "", root.resolve(), hidden):
         if entry.is_dir(follow_symlinks=False):
             folders.add(path)
             continue
@@ -63,10 +66,12 @@ def read_tree(root: Path) -> Tree:
             files[path] = Path(entry.path).read_bytes()
         except OSError as error:
             raise TaskError(f"cannot be read: {error.strerror}", file=entry.path) from error
-    return Tree(name=str(root), files=files, folders=frozenset(folders))
+        if entry.stat().st_mode & stat.S_IXUSR:
+            executable.add(path)
+    return Tree(name=str(root), files=files, folders=frozenset(folders), executable=frozenset(executable))
 
 
-def _walk(folder: Path, prefix: str, root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+def _walk(folder: Path, prefix: str, root: Path, hidden: bool) -> Iterator[tuple[str, os.DirEntry[str]]]:
     try:
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
@@ -74,12 +79,12 @@ def _walk(folder: Path, prefix: str, root: Path) -> Iterator[tuple[str, os.DirEn
         raise TaskError(f"cannot be read: {error.strerror}", file=str(folder)) from error
     for entry in found:
         path = prefix + entry.name
-        if is_leftover(path) or (not prefix and entry.name.startswith(".")):
+        if is_leftover(path) or path == ".git" or (not (prefix or hidden) and entry.name.startswith(".")):
             continue
         _refuse_unfit(entry, root)
         yield path, entry
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(Path(entry.path), path + "/", root)
+            yield from _walk(Path(entry.path), path + "/", root, hidden)
 
 
 def _refuse_unfit(entry: os.DirEntry[str], root: Path) -> None:
@@ -117,4 +122,6 @@ def write_tree(root: Path, tree: Tree) -> None:
     for path, content in tree.files.items():
         (partial / path).parent.mkdir(parents=True, exist_ok=True)
         (partial / path).write_bytes(content)
+        if path in tree.executable:
+            (partial / path).chmod(0o755)
     partial.rename(root)
