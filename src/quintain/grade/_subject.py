@@ -29,7 +29,7 @@ def measured(attempt: Attempt, item: Item) -> Measured | str:
         return written_tests(attempt, item)
     if not isinstance(item.exam.hidden, PythonSuite):
         return "the hidden suite is not made of Python tests"
-    files = {path: content for path, content in attempt.program.files.items() if not _is_visible_test(path)}
+    files = {path: content for path, content in attempt.program.files.items() if not is_visible_test(path)}
     changed = tuple(path for path in attempt.changed if path in files and path.endswith(".py"))
     if not changed:
         return "the answer changed no Python file"
@@ -54,7 +54,7 @@ def code_under_test(item: Item) -> dict[str, bytes]:
     """The given Python files that are not tests themselves, by path."""
     tests = set(bundle.files_with_tests(item.task.files, ()))
     return {path: content for path, content in item.task.files.items()
-            if path.endswith(".py") and path not in tests and not _is_visible_test(path)}
+            if path.endswith(".py") and path not in tests and not is_visible_test(path)}
 
 
 def modules_of(files: dict[str, bytes]) -> tuple[str, ...]:
@@ -63,5 +63,5 @@ def modules_of(files: dict[str, bytes]) -> tuple[str, ...]:
     return tuple(sorted(set(names)))
 
 
-def _is_visible_test(path: str) -> bool:
+def is_visible_test(path: str) -> bool:
     return path.startswith("tests_visible/")
