@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from quintain.env import _words
 from quintain.env.base import Answer, Feedback, Shown, Work
-from quintain.grade import LEVEL, Oracle, reward_of, reward_of_fault
+from quintain.grade import LEVEL, Grader, Oracle, reward_of, reward_of_fault
 from quintain.program import Answer as Parsed
 from quintain.program import Build, assemble, check_source, parse
 from quintain.sandbox import Backend
 from quintain.tasks import Item, Suite, names_of
 from quintain.types import (
+    Attempt,
     Fault,
     FaultKind,
     HouseError,
@@ -23,6 +26,7 @@ from quintain.types import (
     Passed,
     Program,
     Reward,
+    Score,
     Task,
     TaskError,
     TestResult,
@@ -44,15 +48,18 @@ class CodeEnvironment:
     A reply with whole files replaces the earlier ones. A diff applies to the latest program, and where it does not, to
     the task's own files (a note says so). Nothing is held between turns.
 
+    `quality` (one grader, or several as `grade.Quality`) is asked about solved answers, whose total it moves.
+
     Covers: no text of the exam reaches the policy; a task that asks for a stronger wall or a network is refused rather
     than run without. Does not cover: what the policy can conclude from solved and not solved over its turns.
     """
 
     kind = "code"
 
-    def __init__(self, backend: Backend, *, oracle: Oracle | None = None) -> None:
+    def __init__(self, backend: Backend, *, oracle: Oracle | None = None, quality: Grader | None = None) -> None:
         self._backend = backend
         self._oracle = oracle or Oracle(backend)
+        self._quality = quality
         self._reached: Isolation | None = None
 
     def opening(self, task: Task) -> tuple[Message, ...]:
@@ -100,10 +107,17 @@ class CodeEnvironment:
             limits=limits.command.within(limits.turn).within(limits.episode),
         )
         _raise_what_is_not_the_policys(verdict)
-        reward = reward_of(verdict)
+        scores = await self._qualities(item, work.program, verdict)
+        reward = reward_of(verdict, scores=scores)
         if reward is None:
             raise HouseError(FaultKind.VERIFIER_ERROR, f"task {item.task.id}: a verdict of the policy's has no reward")
         return verdict, reward
+
+    async def _qualities(self, item: Item, program: Program, verdict: Verdict) -> Sequence[Score]:
+        """What the graders of quality say of a solved answer; any other's total they could not move."""
+        if self._quality is None or not verdict.solved:
+            return ()
+        return await self._quality.grade(Attempt(task=item.task, program=program, verdict=verdict), item)
 
     def say(self, task: Task, feedback: Feedback) -> Message:
         return _words.feedback(feedback)
