@@ -69,3 +69,12 @@ class WritableFormat(Format, Protocol):
         """Write the items below `path`; the answer lists what the format could not say ('ID: what'). A task of which
         it cannot say something that decides a verdict is a TaskError, not a silent loss."""
         ...
+
+
+@runtime_checkable
+class NamedFormat(Format, Protocol):
+    """A format whose sets are made on demand: `FORMAT:NAME` instead of `FORMAT:PATH`."""
+
+    def named(self, name: str) -> Taskset:
+        """Raises TaskError for a name that means nothing."""
+        ...

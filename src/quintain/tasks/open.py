@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-from quintain.tasks.base import Format, PublicSet, WritableFormat
+from quintain.tasks.base import Format, NamedFormat, PublicSet, WritableFormat
 from quintain.tasks.exam import Item
 from quintain.tasks.formats import known_formats
 from quintain.tasks.taskset import Taskset
@@ -91,6 +91,8 @@ def _find(name: str, data: Path | None) -> Taskset:
             if public.name == name:
                 return offered.read(_locate(public, data))
     head, colon, tail = name.partition(":")
+    if colon and isinstance(made := formats.get(head), NamedFormat):
+        return made.named(tail)
     if colon and head in formats:
         return formats[head].read(_existing(Path(tail)))
     path = Path(name)

@@ -16,7 +16,12 @@ _OWN = {
     "humaneval": "quintain.tasks.formats.humaneval:HumanEvalFormat",
     "jsonl": "quintain.tasks.formats.jsonl:JsonlFormat",
     "mbpp": "quintain.tasks.formats.mbpp:MbppFormat",
+    "questions": "quintain.tasks.formats.questions:QuestionsFormat",
     "quixbugs": "quintain.tasks.formats.quixbugs:QuixBugsFormat",
+    "reasoning-gym": "quintain.tasks.formats.reasoning:ReasoningGymFormat",
+    "stdin": "quintain.tasks.formats.stdinrows:StdinFormat",
+    "swe": "quintain.tasks.formats.swe:SweFormat",
+    "testeval": "quintain.tasks.formats.testeval:TestEvalFormat",
 }
 
 GROUP = "quintain.tasks"

@@ -41,8 +41,19 @@ class RowSource(Generic[Row]):
         self.name = name
         self._path = path
         self._decoder = msgspec.json.Decoder(row)
-        self._id_of = id_of
-        self._build = build
+        self._id_of: Callable[[Row, int], str] = lambda row, number: id_of(row)
+        self._build: Callable[[Row, str], Item] = lambda row, id: build(row)
+
+    @classmethod
+    def numbered(
+        cls, path: Path, row: type[Row], *, name: str, id_of: Callable[[Row, int], str],
+        build: Callable[[Row, str], Item],
+    ) -> RowSource[Row]:
+        """Rows that may have no id of their own: `id_of` is also given the number of the line, from 1, and `build` the
+        id."""
+        source = cls(path, row, name=name, id_of=lambda row: "", build=_never)
+        source._id_of, source._build = id_of, build
+        return source
 
     def ids(self) -> Sequence[str]:
         return tuple(self._places)
@@ -56,7 +67,7 @@ class RowSource(Generic[Row]):
                 file.seek(place.offset)
                 line = file.read(place.size)
         try:
-            return self._build(self._decode(line, place.number))
+            return self._build(self._decode(line, place.number), id)
         except TaskError as error:
             if error.file:
                 raise
@@ -72,7 +83,8 @@ class RowSource(Generic[Row]):
     def _places(self) -> dict[str, _Place]:
         places: dict[str, _Place] = {}
         for place, line in self._lines():
-            id = check_id(self._id_of(self._decode(line, place.number)), file=str(self._path), line=place.number)
+            said = self._id_of(self._decode(line, place.number), place.number)
+            id = check_id(said, file=str(self._path), line=place.number)
             if id in places:
                 raise self._error(f"task id {id!r} was already used in line {places[id].number}", place.number)
             places[id] = place
@@ -95,6 +107,10 @@ class RowSource(Generic[Row]):
 
     def _error(self, message: str, number: int) -> TaskError:
         return TaskError(message, file=str(self._path), line=number)
+
+
+def _never(row: object) -> Item:
+    raise AssertionError("replaced by `numbered`")
 
 
 def unpack(path: Path) -> bytes:
