@@ -38,6 +38,11 @@ def test_the_example_of_a_rooms_page_runs(room: str, said: str, tmp_path: Path) 
     assert said in run(block(room), tmp_path)
 
 
+@needs_native
+def test_the_example_of_the_page_about_quality_runs(tmp_path: Path) -> None:
+    assert "killed 3 of 5" in run(block("grade-quality"), tmp_path)
+
+
 def test_a_policy_of_ones_own_plays(tmp_path: Path) -> None:
     assert "add (1.0, 1.0) [2, 2]" in run((ROOT / "examples" / "custom_policy.py").read_text(), tmp_path)
 
