@@ -17,6 +17,7 @@ from quintain.grade import (
     edited_share,
     edited_spans,
     first_claims,
+    gold_spans,
     ochiai,
     rank_of,
     reward_of,
@@ -126,3 +127,10 @@ def test_a_right_claim_is_paid_once_and_only_where_the_task_was_not_solved() -> 
     solved = Verdict(suite="s", level="L4", tests=(TestResult(id="t", passed=Passed.PASSED),))
     paid = [reward_of(v, scores=(*scores, *scores)) for v in (unsolved, solved)]
     assert [r.total for r in paid if r] == [pytest.approx(0.10), pytest.approx(0.80)]
+
+
+def test_a_docstring_or_a_comment_of_the_reference_is_no_place() -> None:
+    given_files = {"s.py": b"def f(x):\n    return x\n\n\n'''About f.'''\n\n# a note\n"}
+    oracle = {"s.py": b"def f(x):\n    return -x\n", "new.py": b"y = 1\n"}
+    assert gold_spans(given_files, oracle) == (span(2),)
+    assert gold_spans({"s.js": b"a\n\nb\n"}, {"s.js": b"a\nb\n"}) == ()

@@ -16,6 +16,9 @@ SHOWN_TESTS = 5
 #: The line that hands an answer in, where a task is graded on submission.
 SUBMIT = "SUBMIT"
 
+#: The source of the evidence that tells what an answer's variables were.
+STATES = "states"
+
 
 def opening(task: Task) -> tuple[Message, ...]:
     """How to answer, and the task with its files."""
@@ -124,6 +127,7 @@ def _verdict(verdict: Verdict) -> Sequence[str]:
             lines.append(f"[{test.passed.value}] {test.id}")
     if len(failed) > SHOWN_TESTS:
         lines.append(f"{len(failed) - SHOWN_TESTS} more visible tests failed.")
+    lines += [f"Variables: {_indented(_clipped(seen.text))}" for seen in verdict.evidence if seen.source == STATES]
     return lines
 
 

@@ -8,13 +8,24 @@ import msgspec
 
 from quintain.env import _words
 from quintain.env.base import Answer, Feedback, Shown, Work
-from quintain.grade import LEVEL, Grader, Oracle, reward_of, reward_of_fault
+from quintain.grade import (
+    LEVEL,
+    Grader,
+    Oracle,
+    Scalar,
+    describe,
+    lexicographic,
+    record_states,
+    reward_of,
+    reward_of_fault,
+)
 from quintain.program import Answer as Parsed
 from quintain.program import Build, assemble, check_source, parse
 from quintain.sandbox import Backend
-from quintain.tasks import Item, Suite, names_of
+from quintain.tasks import Item, PythonSuite, Suite, names_of
 from quintain.types import (
     Attempt,
+    Evidence,
     Fault,
     FaultKind,
     HouseError,
@@ -46,7 +57,8 @@ class CodeEnvironment:
     cannot be searched turn by turn.
 
     A reply with whole files replaces the earlier ones. A diff applies to the latest program, and where it does not, to
-    the task's own files (a note says so). Nothing is held between turns.
+    the task's own files (a note says so). Nothing is held between turns. `scalar` makes the number of a reward from its
+    vector. With `states` the feedback on a failing visible test also tells what the answer's variables were there.
 
     `quality` (one grader, or several as `grade.Quality`) is asked about solved answers, whose total it moves.
 
@@ -56,9 +68,14 @@ class CodeEnvironment:
 
     kind = "code"
 
-    def __init__(self, backend: Backend, *, oracle: Oracle | None = None, quality: Grader | None = None) -> None:
+    def __init__(
+        self, backend: Backend, *, oracle: Oracle | None = None, scalar: Scalar = lexicographic, states: bool = False,
+        quality: Grader | None = None,
+    ) -> None:
         self._backend = backend
         self._oracle = oracle or Oracle(backend)
+        self._scalar = scalar
+        self._states = states
         self._quality = quality
         self._reached: Isolation | None = None
 
@@ -93,13 +110,26 @@ class CodeEnvironment:
             visible, program, image=item.task.image, limits=limits, confirm=False,
         )
         _raise_what_is_not_the_policys(verdict)
+        if self._states and isinstance(visible, PythonSuite) and not verdict.solved:
+            verdict = await self._with_states(item.task, visible, program, verdict, limits)
         return Shown(verdict=verdict)
+
+    async def _with_states(
+        self, task: Task, visible: PythonSuite, program: Program, verdict: Verdict, limits: Limits
+    ) -> Verdict:
+        """The verdict with what the variables were in the first of its failing tests, as evidence."""
+        failing = [test.id for test in verdict.tests if test.passed is not Passed.PASSED][:2]
+        states = await record_states(self._backend, visible, program, failing, image=task.image, limits=limits)
+        if not states:
+            return verdict
+        seen = Evidence(source=_words.STATES, text=describe(states))
+        return msgspec.structs.replace(verdict, evidence=(*verdict.evidence, seen))
 
     async def grade(self, item: Item, work: Work, *, episode: str, seed: int) -> tuple[Verdict, Reward]:
         """The verdict of the hidden tests and its reward; for work that does not build, each test counts as missing."""
         hidden = item.exam.hidden
         if work.program is None:
-            return _verdict_of_nothing(hidden, work.fault)
+            return _verdict_of_nothing(hidden, work.fault, self._scalar)
         self._check(item.task)
         limits = item.task.limits
         verdict = await self._oracle.grade(
@@ -108,7 +138,7 @@ class CodeEnvironment:
         )
         _raise_what_is_not_the_policys(verdict)
         scores = await self._qualities(item, work.program, verdict)
-        reward = reward_of(verdict, scores=scores)
+        reward = reward_of(verdict, scores=scores, scalar=self._scalar)
         if reward is None:
             raise HouseError(FaultKind.VERIFIER_ERROR, f"task {item.task.id}: a verdict of the policy's has no reward")
         return verdict, reward
@@ -178,8 +208,8 @@ def _first_fault(task: Task, built: Build) -> Fault | None:
     return next((fault for fault in found if fault is not None), None)
 
 
-def _verdict_of_nothing(hidden: Suite, fault: Fault | None) -> tuple[Verdict, Reward]:
-    reward = reward_of_fault(fault) if fault is not None else None
+def _verdict_of_nothing(hidden: Suite, fault: Fault | None, scalar: Scalar) -> tuple[Verdict, Reward]:
+    reward = reward_of_fault(fault, scalar=scalar) if fault is not None else None
     if fault is None or reward is None:
         raise HouseError(FaultKind.VERIFIER_ERROR, f"expected a fault of the policy's to grade, found {fault}")
     missing = tuple(TestResult(id=name, passed=Passed.MISSING, fault=fault) for name in names_of(hidden))

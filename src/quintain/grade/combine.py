@@ -58,17 +58,20 @@ def cost_of(fault: Fault) -> float:
     return _COST_OF_KIND.get(fault.kind, COST.get(CLASS_OF[fault.kind], 0.0))
 
 
-def reward_of_fault(fault: Fault) -> Reward | None:
+def reward_of_fault(fault: Fault, *, scalar: Scalar = lexicographic) -> Reward | None:
     """The reward of an attempt that came to no verdict; None when the fault was not the policy's."""
     if fault.owner is not Owner.POLICY:
         return None
-    cost = cost_of(fault)
-    return Reward(total=cost, solved=False, scores=(
-        Score(name="integrity", value=0.0 if cost == TAMPER else 1.0, evidence=str(fault)),
-        Score(name="solved", value=0.0, weight=lexicographic.solved, evidence="there was nothing to test",
-              contribution=0.0),
-        _cost_score(cost, fault, cost),
-    ))
+    tampered = fault.attribution is Attribution.TAMPER
+    vector = Vector(solved=0.0, partial=0.0, cost=cost_of(fault))
+    total, added = (TAMPER, {"integrity": TAMPER}) if tampered else _weighed(scalar, vector, TRUSTED_LEVEL)
+    rows = [
+        Score(name="integrity", value=0.0 if tampered else 1.0, evidence=str(fault)),
+        Score(name="solved", value=0.0, weight=lexicographic.solved, evidence="there was nothing to test"),
+        _cost_score(vector.cost, fault),
+        *_own_rows(added),
+    ]
+    return Reward(total=total, solved=False, scores=tuple(_with_contributions(rows, added)))
 
 
 def reward_of(
@@ -81,7 +84,8 @@ def reward_of(
     `scores` of other graders (style, speed ...) count for solved attempts only, each moving the total by at most its
     weight, all together by at most what `scalar` allows; 0.5 is neutral, and so is None (not measured). Two have a
     place of their own: "localisation" counts for an unsolved attempt that ran, "test_value" replaces the partial
-    credit. A HARD flag is tampering; a SOFT one leaves the total alone and masks the attempt. `scalar` makes the number
+    credit. A HARD flag is tampering; a SOFT one leaves the total alone and masks what would be paid: an attempt that
+    failed anyway trains as the failure that it is, or looking odd would be a shelter. `scalar` makes the number
     of an honest attempt (raises ValueError if it makes none in [-1, 1]); `trusted_level` is the least level at which
     solved is paid as solved. Each score of the reward has in `contribution` what it added to the total.
     """
@@ -99,13 +103,14 @@ def reward_of(
         Score(name="integrity", value=0.0 if tampered else 1.0, evidence=_integrity(hard, faults)),
         Score(name="solved", value=vector.solved, weight=weights.solved, evidence=credit.count),
         Score(name="partial", value=vector.partial, weight=weights.partial),
-        *([_cost_score(vector.cost, worst, None)] if worst is not None else ()),
-        *(Score(name=name, value=None, evidence=_OWN_ROWS[name]) for name in added if name in _OWN_ROWS),
+        *([_cost_score(vector.cost, worst)] if worst is not None else ()),
+        *_own_rows(added),
         *scores,
     ]
     return Reward(
         total=total, solved=bool(vector.solved), scores=tuple(_with_contributions(rows, added)), flags=tuple(flags),
-        trainable=Trainable.MASK if flags and not hard else Trainable.YES, suite=verdict.suite, level=verdict.level,
+        trainable=Trainable.MASK if flags and not hard and total > 0.0 else Trainable.YES, suite=verdict.suite,
+        level=verdict.level,
     )
 
 
@@ -113,6 +118,10 @@ _OWN_ROWS = {
     "level": "the verdict was not reached behind a wall: paid as partial credit at most",
     "scalar": "the total is a number of the user's own making",
 }
+
+
+def _own_rows(added: dict[str, float]) -> list[Score]:
+    return [Score(name=name, value=None, evidence=_OWN_ROWS[name]) for name in added if name in _OWN_ROWS]
 
 
 def _vector(
@@ -165,8 +174,8 @@ def _capped(score: Score) -> float:
     return min(score.weight, JUDGE_WEIGHT) if score.name == JUDGE else score.weight
 
 
-def _cost_score(cost: float, fault: Fault, contribution: float | None) -> Score:
-    return Score(name="error_class", value=1.0 + cost, evidence=f"{cost:+.2f} {fault}", contribution=contribution)
+def _cost_score(cost: float, fault: Fault) -> Score:
+    return Score(name="error_class", value=1.0 + cost, evidence=f"{cost:+.2f} {fault}")
 
 
 def _integrity(hard: Sequence[Flag], faults: Sequence[Fault]) -> str:

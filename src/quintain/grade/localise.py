@@ -15,6 +15,7 @@ ran and failed only (`reward_of` knows the score by its name), and a second bloc
 
 from __future__ import annotations
 
+import ast
 import difflib
 import math
 import re
@@ -86,6 +87,34 @@ def edited_spans(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> tup
     return tuple(found)
 
 
+def gold_spans(given: Mapping[str, bytes], oracle: Mapping[str, bytes]) -> tuple[Span, ...]:
+    """Where a reference answer changes the code of given files: comments, docstrings and blank lines are no places."""
+    both = {path: content for path, content in oracle.items() if path in given}
+    spans = edited_spans({path: given[path] for path in both}, both)
+    code = {path: _code_lines(path, given[path]) for path in both}
+    found = []
+    for span in spans:
+        numbers = [number for number in range(span.first, span.last + 1) if number in code[span.path]]
+        if numbers:
+            found.append(Span(path=span.path, first=numbers[0], last=numbers[-1]))
+    return tuple(found)
+
+
+def _code_lines(path: str, content: bytes) -> frozenset[int]:
+    """The lines of statements that are no mere text, for Python that compiles; else every line that is not blank."""
+    if path.endswith(".py"):
+        try:
+            nodes = [n for n in ast.walk(ast.parse(content)) if isinstance(n, ast.stmt)]
+        except (SyntaxError, ValueError):
+            nodes = []
+        texts = [n for n in nodes if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)]
+        if nodes:
+            inner = {number for n in texts for number in range(n.lineno, (n.end_lineno or n.lineno) + 1)}
+            return frozenset(
+                number for n in nodes for number in range(n.lineno, (n.end_lineno or n.lineno) + 1)) - inner
+    return frozenset(n for n, line in enumerate(content.splitlines(), start=1) if line.strip())
+
+
 def edited_share(before: Mapping[str, bytes], after: Mapping[str, bytes], suspicion: Mapping[Line, float]) -> float:
     """The share of all suspicion that lies on lines which were edited, in [0, 1]; 0 where nothing is suspicious."""
     whole = math.fsum(suspicion.values())
@@ -145,9 +174,7 @@ class ClaimGrader:
     name = LOCALISATION
 
     async def grade(self, attempt: Attempt, item: Item) -> Sequence[Score]:
-        given, oracle = item.task.files, item.exam.oracle or {}
-        changed = {path: content for path, content in oracle.items() if path in given}
-        gold = edited_spans({path: given[path] for path in changed}, changed)
+        gold = gold_spans(item.task.files, item.exam.oracle or {})
         claims = first_claims(attempt.turns)
         if not gold:
             return (measured(self.name, None, evidence="the oracle changes no given file"),)
