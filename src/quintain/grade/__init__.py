@@ -31,6 +31,7 @@ from quintain.grade.mutant import Mutant, Operator, mutants, mutants_of
 from quintain.grade.mutation import Kills, Mutation, kill_rate
 from quintain.grade.oracle import LEVEL, Oracle, warm_oracle
 from quintain.grade.performance import Performance
+from quintain.grade.procedural import answer_in, check_procedural, warm_scorer
 from quintain.grade.process import Potential, StepRewards, StepState, returns_to_go, shaping, step_rewards
 from quintain.grade.quality import Quality
 from quintain.grade.sanitise import Sanitised, infrastructure, sanitise
@@ -47,10 +48,10 @@ __all__ = [
     "Finding", "FrameState", "Frozen", "Grader", "Judge", "Kills", "LEVEL", "LogGrader", "Made", "Memory",
     "ModelJudge", "Mutant", "Mutation", "Operator", "Oracle", "Performance", "Potential", "Quality", "Rule", "Same",
     "Sanitised", "Scalar", "Security", "Span", "StepRewards", "StepState", "Style", "Untidy", "Vector", "Weights",
-    "World", "as_frozen", "check_answer", "check_script", "claim_value", "claims_of", "cost_of", "cover", "credit_of",
-    "describe", "edited_share", "edited_spans", "export", "extract_answer", "first_claims", "freeze", "gold_spans",
-    "headline", "infrastructure", "kill_rate", "lexicographic", "measured", "mutants", "mutants_of", "ochiai",
-    "partial_credit", "rank_of", "read_rewards", "record_states", "requirement_of", "returns_to_go", "reward_of",
-    "reward_of_fault", "same_answer", "same_output", "sanitise", "shaping", "signal_of", "solved_only",
-    "speaks_to_a_judge", "step_rewards", "untidy", "warm_oracle",
+    "World", "answer_in", "as_frozen", "check_answer", "check_procedural", "check_script", "claim_value", "claims_of",
+    "cost_of", "cover", "credit_of", "describe", "edited_share", "edited_spans", "export", "extract_answer",
+    "first_claims", "freeze", "gold_spans", "headline", "infrastructure", "kill_rate", "lexicographic", "measured",
+    "mutants", "mutants_of", "ochiai", "partial_credit", "rank_of", "read_rewards", "record_states", "requirement_of",
+    "returns_to_go", "reward_of", "reward_of_fault", "same_answer", "same_output", "sanitise", "shaping", "signal_of",
+    "solved_only", "speaks_to_a_judge", "step_rewards", "untidy", "warm_oracle", "warm_scorer",
 ]

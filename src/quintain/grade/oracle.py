@@ -20,13 +20,15 @@ import msgspec
 from quintain.grade import bundle, evidence
 from quintain.grade.build import verifier_build
 from quintain.grade.doubt import Pressure, doubt, is_the_houses, settled
+from quintain.grade.frozen import as_frozen
 from quintain.grade.javascript import examine_javascript
 from quintain.grade.judge import Run, both, judge, unplaced
 from quintain.grade.pair import Command, converse
+from quintain.grade.script import check_script
 from quintain.grade.shell import examine_shell
 from quintain.grade.stdio import check_program
 from quintain.sandbox import DEFAULT_LIMITS, Backend, Sandbox, Warm
-from quintain.tasks import JavaScriptSuite, PythonSuite, ShellSuite, StdioSuite, Suite, kind_of
+from quintain.tasks import JavaScriptSuite, PythonSuite, ScriptSuite, ShellSuite, StdioSuite, Suite, kind_of
 from quintain.types import (
     MEBIBYTE,
     Evidence,
@@ -86,6 +88,9 @@ class Oracle:
         for its process. Raises HouseError, when something failed that was not the program's or the task's doing."""
         if isinstance(suite, StdioSuite):
             return await check_program(self._backend, suite, program, image=image, limits=limits)
+        if isinstance(suite, ScriptSuite):
+            tree = as_frozen(program.files, suite)
+            return await check_script(self._backend, suite, [tree], image=image, limits=limits)
         if not isinstance(suite, PythonSuite | JavaScriptSuite | ShellSuite):
             raise TaskError(f"expected tests or stdio cases, found a suite of the kind {kind_of(suite)!r}")
         confirm = self._confirm if confirm is None else confirm
