@@ -37,6 +37,8 @@ from quintain.types import (
 _SHOWN_BYTES = 200
 _SLACK_BYTES = 64 * 1024
 _MOST_EVIDENCE = 24
+#: CPU time is limited anyway: that Python refuses to write long integers by default is no fault of an answer.
+_ENVIRONMENT = {"PYTHONINTMAXSTRDIGITS": "0"}
 
 
 async def check_program(
@@ -65,7 +67,8 @@ async def check_program(
                     raise HouseError(FaultKind.SANDBOX_LOST, f"the answer cannot be written: {error}") from None
                 names = [c.name for c in suite.cases]
                 return unplaced(content_digest(suite), names, error, time.monotonic() - started)
-            outcome = await sandbox.run([*program.argv, *case.argv], stdin=case.stdin, env=program.env)
+            outcome = await sandbox.run(
+                [*program.argv, *case.argv], stdin=case.stdin, env={**_ENVIRONMENT, **program.env})
         cpu.append(outcome.cpu_seconds)
         if len(seen) < _MOST_EVIDENCE:
             seen += evidence.of_outcome(f"case {case.name}", outcome)

@@ -157,6 +157,7 @@ def serve_candidate() -> None:
     """Serve the modules of the working directory on descriptor 3 until the other end is closed, then leave without any
     of the candidate's last words."""
     root = os.getcwd()
+    sys.set_int_max_str_digits(0)  # CPU time is limited anyway; a default of the platform is no fault of an answer
     sys.path.insert(0, root)
     sys.meta_path.append(LateSite)
     pipe = Pipe(CHANNEL)
