@@ -4,9 +4,11 @@ from quintain.grade.algebra import Algebra
 from quintain.grade.answers import AnswerGrader, check_answer
 from quintain.grade.base import Grader
 from quintain.grade.checker import check_output
+from quintain.grade.close import close
 from quintain.grade.combine import cost_of, reward_of, reward_of_fault
 from quintain.grade.coverage import Coverage, Covered, cover
 from quintain.grade.credit import Baseline, Credit, credit_of, requirement_of
+from quintain.grade.crosscheck import cross_checked
 from quintain.grade.export import Artefacts, export
 from quintain.grade.findings import Finding
 from quintain.grade.frozen import Frozen, as_frozen, freeze
@@ -38,6 +40,7 @@ from quintain.grade.quality import Quality
 from quintain.grade.sanitise import Sanitised, infrastructure, sanitise
 from quintain.grade.scalar import Scalar, Vector, Weights, lexicographic, measured, partial_credit, solved_only
 from quintain.grade.script import check_script, read_rewards
+from quintain.grade.sealed import SealedOracle, warm_sealed
 from quintain.grade.security import Security
 from quintain.grade.states import FrameState, describe, record_states
 from quintain.grade.stdio import same_output
@@ -48,12 +51,12 @@ __all__ = [
     "Algebra", "AnswerGrader", "Artefacts", "Baseline", "ClaimGrader", "Coverage", "Covered", "Credit", "Equivalence",
     "Finding", "FrameState", "Frozen", "Grader", "Judge", "Kills", "LEVEL", "LogGrader", "Made", "Memory",
     "ModelJudge", "Mutant", "Mutation", "Operator", "Oracle", "Performance", "Potential", "Quality", "Rule", "Same",
-    "Sanitised", "Scalar", "Security", "Span", "StepRewards", "StepState", "Style", "Untidy", "Vector", "Weights",
-    "World", "answer_in", "as_frozen", "check_answer", "check_output", "check_procedural", "check_script",
-    "claim_value", "claims_of", "cost_of", "cover", "credit_of", "describe", "edited_share", "edited_spans", "export",
-    "extract_answer", "first_claims", "freeze", "gold_spans", "headline", "infrastructure", "kill_rate",
-    "lexicographic", "measured", "mutants", "mutants_of", "ochiai", "partial_credit", "rank_of", "read_rewards",
-    "record_states", "requirement_of", "returns_to_go", "reward_of", "reward_of_fault", "same_answer", "same_output",
-    "sanitise", "shaping", "signal_of", "solved_only", "speaks_to_a_judge", "step_rewards", "untidy", "warm_oracle",
-    "warm_scorer",
+    "Sanitised", "Scalar", "SealedOracle", "Security", "Span", "StepRewards", "StepState", "Style", "Untidy", "Vector",
+    "Weights", "World", "answer_in", "as_frozen", "check_answer", "check_output", "check_procedural", "check_script",
+    "claim_value", "claims_of", "close", "cost_of", "cover", "credit_of", "cross_checked", "describe", "edited_share",
+    "edited_spans", "export", "extract_answer", "first_claims", "freeze", "gold_spans", "headline", "infrastructure",
+    "kill_rate", "lexicographic", "measured", "mutants", "mutants_of", "ochiai", "partial_credit", "rank_of",
+    "read_rewards", "record_states", "requirement_of", "returns_to_go", "reward_of", "reward_of_fault", "same_answer",
+    "same_output", "sanitise", "shaping", "signal_of", "solved_only", "speaks_to_a_judge", "step_rewards", "untidy",
+    "warm_oracle", "warm_scorer", "warm_sealed",
 ]

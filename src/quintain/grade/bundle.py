@@ -35,7 +35,7 @@ quintain_warm.SIDES[d][a[0]](*a[1:])
 FLAGS = ("-s", "-P", "-S", "-B")
 
 _SHARED = ("wire", "values", "standin", "peer", "candidate")
-_PARTS = {"candidate": _SHARED, "verifier": (*_SHARED, "verifier", "runner")}
+_PARTS = {"candidate": _SHARED, "verifier": (*_SHARED, "verifier", "runner"), "sealed": ("sealed",)}
 
 
 @cache
@@ -81,10 +81,10 @@ def warm_stdin_for(side: str, *call: Any) -> bytes:
     return marshal.dumps((side, call))
 
 
-def prelude() -> str:
-    """What a warm interpreter runs beforehand: both sides loaded, as `quintain_warm.SIDES`. It holds no secret; a
+def prelude(sides: Sequence[str] = ("candidate", "verifier")) -> str:
+    """What a warm interpreter runs beforehand: these sides loaded, as `quintain_warm.SIDES`. It holds no secret; a
     candidate that looks at it sees what anybody can read in this package."""
-    codes = {side: _program(side)[0] for side in _PARTS}
+    codes = {side: _program(side)[0] for side in sides}
     return (
         "import marshal\nSIDES = {}\n"
         f"for side, code in {codes!r}.items():\n"

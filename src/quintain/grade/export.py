@@ -80,7 +80,7 @@ async def _read(
 
 def _refused(path: str, kind: str, size_bytes: int, allow: Sequence[str], room: int) -> str | None:
     if kind != "file":
-        return f"a {kind}, not a file"
+        return f"{kind}, not a file"
     if not any(fnmatch.fnmatchcase(path, pattern) for pattern in allow):
         return "not on the list"
     return f"{size_bytes} bytes, more than may cross" if size_bytes > room else None

@@ -75,6 +75,12 @@ async def check_script(
             continue
         tree = answers[min(number, len(answers) - 1)]
         ran = await _run(backend, suite, step, tree, image=image, limits=limits, network=network)
+        if _crashed(ran):
+            alone = await _run(backend, suite, step, Frozen(files={}), image=image, limits=limits, network=network)
+            if alone.outcome.exit_code == ran.outcome.exit_code and alone.outcome.signal == ran.outcome.signal:
+                said = f"the script crashes without any answer, too: {ran.fault.message if ran.fault else ''}"
+                fault = Fault(owner=Owner.HOUSE, kind=FaultKind.VERIFIER_ERROR, message=said)
+                ran = msgspec.structs.replace(ran, fault=fault)
         runs.append((step, ran))
         if step and any(ran.rewards.get(name, -math.inf) < least for name, least in step.least.items()):
             below = step.name
@@ -149,6 +155,12 @@ async def _run(
         outcome = await sandbox.run(
             argv, cwd=suite.workdir, env=env, limits=msgspec.structs.replace(wide, wall_seconds=seconds))
         return await _judged(sandbox, suite, outcome)
+
+
+def _crashed(ran: Ran) -> bool:
+    """Whether a script ended by a signal, or says so in the way of shells, and left no reward."""
+    code = ran.outcome.exit_code
+    return not ran.rewards and ran.outcome.status in (Status.FAILED, Status.SIGNALLED) and (code is None or code > 128)
 
 
 async def _make_ready(sandbox: Sandbox, suite: ScriptSuite, tests: Mapping[str, bytes]) -> None:

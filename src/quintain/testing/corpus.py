@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from quintain.tasks import Exam, Item, PythonSuite, StdioCase, StdioSuite, Suite
+from quintain.tasks import Exam, Item, JavaScriptSuite, PythonSuite, ShellSuite, StdioCase, StdioSuite, Suite
 from quintain.testing import templates
 from quintain.types import Attempt, Entry, Limits, Program, Scopes, TaskError
 
@@ -236,4 +236,6 @@ def suite_of(family: Family) -> Suite:
             for name in names))
     if family.language == "python":
         return PythonSuite(files=family.suite)
-    return StdioSuite(cases=())
+    if family.language == "javascript":
+        return JavaScriptSuite(files=family.suite)
+    return ShellSuite(files=family.suite, functions=family.names)
