@@ -15,6 +15,7 @@ from quintain.sandbox import NativeBackend
 
 COMMANDS = (
     [], ["run"], ["show"], ["tasks"], ["tasks", "list"], ["tasks", "show"], ["tasks", "check"], ["tasks", "new"],
+    ["tasks", "convert"], ["tasks", "diff"],
     ["doctor"],
 )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from quintain.cli.convert import convert_tasks, diff_tasks
 from quintain.cli.exits import DONE, FAILED, Usage
 from quintain.cli.options import choosing
 from quintain.cli.output import console, one_line, plain, say_json
@@ -44,7 +45,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @click.group("tasks")
 def command() -> None:
-    """List, look into, check and write tasks.
+    """List, look into, check, write, convert and compare tasks.
 
     TASKS is a set by name (humaneval, mbpp, quixbugs, …) or the path of a task, of a folder of tasks, or of a file.
 
@@ -56,6 +57,10 @@ def command() -> None:
       quintain tasks new mytasks/total
       quintain tasks check mytasks
     """
+
+
+command.add_command(convert_tasks)
+command.add_command(diff_tasks)
 
 
 @command.command("list", short_help="List tasks, or the sets that have a name.")

@@ -1,7 +1,9 @@
 """What can be asked, and what it is judged by."""
 
 from quintain.tasks.answer import AnswerKind, AnswerSuite
-from quintain.tasks.base import Format, PublicSet, Source, WritableFormat
+from quintain.tasks.base import Format, NamedFormat, PublicSet, Source, WritableFormat
+from quintain.tasks.convert import Converted, convert
+from quintain.tasks.difference import Change, Difference, differences
 from quintain.tasks.exam import (
     Compare,
     Exam,
@@ -16,6 +18,7 @@ from quintain.tasks.exam import (
 )
 from quintain.tasks.foreign import JavaScriptSuite, ShellSuite
 from quintain.tasks.formats import known_formats
+from quintain.tasks.formats.git import BaseTree, base_tree, history_in, later_objects, one_commit
 from quintain.tasks.formats.harbor_task import context_digest
 from quintain.tasks.names import check_id, check_paths
 from quintain.tasks.notes import Note, NoteKind
@@ -25,8 +28,10 @@ from quintain.tasks.taskset import Taskset
 from quintain.tasks.template import new_task
 
 __all__ = [
-    "AnswerKind", "AnswerSuite", "Blend", "Compare", "Exam", "Format", "Item", "JavaScriptSuite", "Note", "NoteKind",
-    "Package", "PublicSet", "PythonSuite", "REWARD_FILES", "ScriptStep", "ScriptSuite", "ShellSuite", "Source",
-    "StdioCase", "StdioSuite", "Suite", "Taskset", "WritableFormat", "check_id", "check_paths", "context_digest",
-    "kind_of", "known_formats", "known_sets", "names_of", "new_task", "open_taskset", "visible_files", "write_taskset",
+    "AnswerKind", "AnswerSuite", "BaseTree", "Blend", "Change", "Compare", "Converted", "Difference", "Exam", "Format",
+    "Item", "JavaScriptSuite", "NamedFormat", "Note", "NoteKind", "Package", "PublicSet", "PythonSuite",
+    "REWARD_FILES", "ScriptStep", "ScriptSuite", "ShellSuite", "Source", "StdioCase", "StdioSuite", "Suite", "Taskset",
+    "WritableFormat", "base_tree", "check_id", "check_paths", "context_digest", "convert", "differences", "history_in",
+    "kind_of", "known_formats", "known_sets", "later_objects", "names_of", "new_task", "one_commit", "open_taskset",
+    "visible_files", "write_taskset",
 ]

@@ -45,15 +45,27 @@ def render(item: Item) -> tuple[Tree, tuple[Note, ...]]:
     return _made(item, suite)
 
 
+def notes_of(item: Item) -> tuple[Note, ...]:
+    """What of the Harbor directory that an item was read from has no effect here; nothing for other items."""
+    tree = _tree_of(item, item.exam.hidden)
+    return read_task(tree).notes if tree is not None else ()
+
+
+def _tree_of(item: Item, suite: Suite) -> Tree | None:
+    """The directory that an item was read from, if it was read from one."""
+    package = suite.package if isinstance(suite, ScriptSuite) else None
+    if not isinstance(suite, ScriptSuite) or package is None or package.format != FORMAT:
+        return None
+    files = {**package.files, **{f"tests/{path}": content for path, content in suite.files.items()}}
+    return Tree(name=item.task.id, files=files, executable=frozenset(package.executable),
+                folders=_folders(files, package.folders))
+
+
 def _again(item: Item, suite: ScriptSuite) -> tuple[Tree, tuple[Note, ...]]:
     """The directory that an item was read from. Raises TaskError where the item says something else by now."""
-    package = suite.package
-    if package is None or package.format != FORMAT:
-        raise TaskError(f"task {item.task.id!r}: expected a script suite that was read from a Harbor directory, found "
-                        f"one from {package.format if package else 'elsewhere'}")
-    files = {**package.files, **{f"tests/{path}": content for path, content in suite.files.items()}}
-    tree = Tree(name=item.task.id, files=files, executable=frozenset(package.executable),
-                folders=_folders(files, package.folders))
+    tree = _tree_of(item, suite)
+    if tree is None:
+        raise TaskError(f"task {item.task.id!r}: expected a script suite that was read from a Harbor directory")
     task = read_task(tree)
     again = item_of(task, default_id=item.task.id)
     if again != item:

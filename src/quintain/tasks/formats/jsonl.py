@@ -34,6 +34,7 @@ class JsonlFormat:
     name = "jsonl"
     about = "JSONL rows with format and item, as `quintain tasks convert --to jsonl` writes them"
     sets: tuple[PublicSet, ...] = ()
+    one_file = True
 
     def recognises(self, path: Path) -> bool:
         return has_keys(path, "format", "item")
