@@ -13,6 +13,8 @@ import pytest
 
 from quintain.sandbox import NativeBackend
 
+from ..tasks import harbors
+
 COMMANDS = (
     [], ["run"], ["show"], ["tasks"], ["tasks", "list"], ["tasks", "show"], ["tasks", "check"], ["tasks", "new"],
     ["tasks", "convert"], ["tasks", "diff"],
@@ -160,3 +162,25 @@ def test_a_reader_that_leaves_early_is_no_failure_of_ours(tmp_path: Path) -> Non
     )
     assert json.loads(done.stdout)["task"]["id"] == "HumanEval/0"
     assert "Traceback" not in done.stderr
+
+
+@needs_native
+def test_tasks_that_a_script_or_one_value_judges_are_checked_their_own_way(tmp_path: Path) -> None:
+    harbors.small(tmp_path / "set" / "good", environment__Dockerfile="FROM ubuntu:24.04\nWORKDIR /app\n")
+    harbors.small(tmp_path / "set" / "vacuous", tests__test_dot_sh="echo 1 > /logs/verifier/reward.txt\n")
+    harbors.small(tmp_path / "set" / "silent", tests__test_dot_sh=": writes no reward\n")
+    (tmp_path / "math.jsonl").write_text('{"question": "3+4?", "answer": "#### 7"}\n')
+    done = quintain("tasks", "check", "set", "--base", "*=host", "--json", cwd=tmp_path)
+    found = {line["task"]: line for line in map(json.loads, done.stdout.splitlines()) if "task" in line}
+    assert {task: line["fit"] for task, line in found.items()} == {
+        "good": "fit", "vacuous": "unfit", "silent": "unfit"}, done.stderr
+    assert "null answer 1 solves it" in found["vacuous"]["reasons"][0]
+    assert "wrote no reward" in found["silent"]["reasons"][0]
+    assert done.returncode == 1
+    refused = quintain("tasks", "check", "set", "--include", "good", cwd=tmp_path)
+    assert "ubuntu" in refused.stdout
+    math = quintain("tasks", "check", "math.jsonl", cwd=tmp_path)
+    assert math.returncode == 0, math.stdout + math.stderr
+    wrong = quintain("tasks", "check", "set", "--base", "host", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "expected --base REF=IMAGE" in wrong.stderr

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from quintain.cli.answers import null_replies, oracle_reply
+from quintain.cli.scripted import Scripted
 from quintain.cli.wire import open_backend, open_house
 from quintain.env import Answer, Work
 from quintain.types import HouseError, Owner, Passed, TaskError, Turn, Verdict
@@ -37,27 +39,34 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
 
 
-async def examine(tasks: Taskset, *, sandboxes: int, report: Callable[[Fitness], None]) -> None:
-    """Check each task, `sandboxes` at once, and report each as it is done.
+async def examine(
+    tasks: Taskset, *, sandboxes: int, report: Callable[[Fitness], None], cache: Path,
+    bases: Mapping[str, str] | None = None,
+) -> None:
+    """Check each task, `sandboxes` at once, and report each as it is done. `cache` is a folder for build contexts,
+    `bases` what to take for the images of a registry (see `quintain.grade.World`).
 
     Raises HouseError when the house fails, HostCannot where there are no sandboxes.
     """
-    async with open_house(open_backend("native")) as environment:
+    async with (
+        open_house(open_backend("native")) as environment, Scripted.opened(cache=cache, bases=bases or {}) as scripted,
+    ):
         ids = iter(tasks.ids)
         try:
             async with asyncio.TaskGroup() as workers:
                 for _ in range(sandboxes):
-                    workers.create_task(_work(environment, tasks, ids, report))
+                    workers.create_task(_work(environment, scripted, tasks, ids, report))
         except* HouseError as errors:
             raise errors.exceptions[0] from None
 
 
 async def _work(
-    environment: Environment, tasks: Taskset, ids: Iterator[str], report: Callable[[Fitness], None],
+    environment: Environment, scripted: Scripted, tasks: Taskset, ids: Iterator[str], report: Callable[[Fitness], None],
 ) -> None:
     for id in ids:
         try:
-            found = await check(environment, tasks[id])
+            item = tasks[id]
+            found = await (check_scripted(scripted, item) if scripted.takes(item) else check(environment, item))
         except TaskError as error:
             found = Fitness(task=id, fit=Fit.UNFIT, reasons=(str(error),))
         except OSError as error:
@@ -78,6 +87,22 @@ async def check(environment: Environment, item: Item) -> Fitness:
     for nth, reply in enumerate(null_replies(item)):
         solved, _ = await _try(environment, item, reply, f"null-{nth}")
         if solved:
+            reasons.append(f"its null answer {nth + 1} solves it: the tests do not tell right from wrong")
+    if not reasons and item.exam.oracle is None:
+        return Fitness(task=item.task.id, fit=Fit.UNPROVEN, reasons=("it has no oracle answer to try",))
+    return Fitness(task=item.task.id, fit=Fit.UNFIT if reasons else Fit.FIT, reasons=tuple(reasons))
+
+
+async def check_scripted(scripted: Scripted, item: Item) -> Fitness:
+    """The same for a task that a script or one value judges. Raises TaskError, HouseError."""
+    reasons = []
+    if item.exam.oracle is not None:
+        verdict = await scripted.verdict(item, item.exam.oracle, oracle=True)
+        if not verdict.solved:
+            missing = [f"artifact missing: {e.text}" for e in verdict.evidence if e.source == "artifact missing"]
+            reasons.append(f"its oracle does not solve it: {'; '.join([_why(verdict), *missing])}")
+    for nth, null in enumerate(item.exam.null):
+        if (await scripted.verdict(item, null, oracle=False)).solved:
             reasons.append(f"its null answer {nth + 1} solves it: the tests do not tell right from wrong")
     if not reasons and item.exam.oracle is None:
         return Fitness(task=item.task.id, fit=Fit.UNPROVEN, reasons=("it has no oracle answer to try",))

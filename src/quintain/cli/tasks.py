@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,9 +128,13 @@ def show_task(tasks: str, id: str | None, data: str | None, with_exam: bool, as_
 @click.argument("tasks")
 @choosing
 @click.option("--sandboxes", type=click.IntRange(min=1), default=2, show_default=True, help="How many at once.")
+@click.option("--base", "bases", multiple=True, metavar="REF=IMAGE",
+              help="What to take for a registry's image, as in ubuntu:24.04=host; *=host for any (repeatable).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each line, the sum last.")
 @click.pass_context
-def check_tasks(ctx: click.Context, tasks: str, choice: Choice, sandboxes: int, as_json: bool) -> None:
+def check_tasks(
+    ctx: click.Context, tasks: str, choice: Choice, sandboxes: int, bases: tuple[str, ...], as_json: bool,
+) -> None:
     """Check tasks: each can be read, its oracle solves it, and no null answer does.
 
     Exit codes: 0 all are fit, 1 one is not, 3 this host cannot run sandboxes.
@@ -138,6 +143,7 @@ def check_tasks(ctx: click.Context, tasks: str, choice: Choice, sandboxes: int, 
     Examples:
       quintain tasks check mytasks
       quintain tasks check humaneval --take 20 --sandboxes 4
+      quintain tasks check harbor-tasks --base '*=host'
     """
     from quintain.cli.fitness import Fit, Fitness, examine
 
@@ -153,12 +159,24 @@ def check_tasks(ctx: click.Context, tasks: str, choice: Choice, sandboxes: int, 
     chosen = open_tasks(tasks, choice)
     if not chosen.ids:
         raise Usage(f"no task of {tasks} was chosen: look at --include, --exclude and --take")
-    asyncio.run(examine(chosen, sandboxes=sandboxes, report=report))
+    replaced = dict(_pair(base) for base in bases)
+    asyncio.run(examine(chosen, sandboxes=sandboxes, report=report, cache=_cache(), bases=replaced))
     if as_json:
         say_json({"tasks": sum(counts.values()), **{fit.value: count for fit, count in counts.items()}})
     else:
         click.echo(f"{sum(counts.values())} task(s): " + ", ".join(f"{n} {fit.value}" for fit, n in counts.items()))
     ctx.exit(FAILED if counts[Fit.UNFIT] else DONE)
+
+
+def _pair(base: str) -> tuple[str, str]:
+    name, equals, image = base.rpartition("=")
+    if not (name and equals and image):
+        raise Usage(f"expected --base REF=IMAGE, as in --base ubuntu:24.04=host, found {base!r}")
+    return name, image
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "quintain"
 
 
 def _reasons(reasons: tuple[str, ...]) -> list[str]:
