@@ -1,6 +1,6 @@
 """Where the bug is, by Ochiai: the rank of the changed line among the suspicious ones, for each QuixBugs program.
 
-    .venv/bin/python bench/localisation.py [--data DIR] [--only NAME]
+    .venv/bin/python bench/localisation.py [--quick] [--data DIR] [--only NAME]
 
 Each program has one wrong line. Its hidden tests run with the tracer (a test alone where one does not end), suspicion
 is Ochiai's, and the rank is the best one among the lines where the reference differs; lines of equal suspicion share
@@ -62,6 +62,7 @@ async def measured(backend: Backend, item: Item) -> dict[str, object]:
 
 async def run(options: argparse.Namespace) -> None:
     items = [item for item in open_taskset("quixbugs", data=options.data) if options.only in item.task.id]
+    items = items[:6] if options.quick else items
     rows = []
     started = time.monotonic()
     async with NativeBackend(warm=warm_oracle()) as backend:
@@ -79,6 +80,7 @@ async def run(options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--quick", action="store_true", help="the first six programs")
     parser.add_argument("--only", default="", help="a part of the program's name")
     asyncio.run(run(parser.parse_args()))
 
