@@ -25,6 +25,7 @@ import msgspec
 
 from quintain.grade import bundle, canary, evidence
 from quintain.grade.build import verifier_build
+from quintain.grade.doubt import Pressure, doubt, is_the_houses, settled
 from quintain.grade.judge import both, unplaced
 from quintain.grade.sanitise import sanitise
 from quintain.grade.seal import CANARIES, Note, Sealed, probes_of, seal, seal_probes
@@ -80,9 +81,9 @@ class SealedOracle:
         clean = sanitise(program.files, given=given, allowed=tuple(reference or ()), trusted=tuple(suite.files))
         notes = await self._noted(suite, reference, image=image, limits=limits) if reference else ()
         run = _Runner(self, suite, clean.files, image=image, limits=limits, notes=notes)
-        verdict = await run.once(seed, shuffled=False)
+        verdict = await run.sure(seed, shuffled=False)
         if verdict.solved and (self._confirm if confirm is None else confirm):
-            verdict = both(verdict, await run.once(seed + 1, shuffled=True))
+            verdict = both(verdict, await run.sure(seed + 1, shuffled=True))
         return msgspec.structs.replace(verdict, evidence=(*clean.evidence, *verdict.evidence))
 
     async def _noted(
@@ -120,23 +121,40 @@ class _Runner:
         self._limits = limits
         self._notes = notes
 
-    async def once(self, seed: int, *, shuffled: bool) -> Verdict:
+    async def sure(self, seed: int, *, shuffled: bool) -> Verdict:
+        """One run; where its failure may be the house's, two (see `doubt`)."""
+        before = Pressure.read(time.monotonic())
+        verdict, outcome = await self.once(seed, shuffled=shuffled)
+        pressure = Pressure.read(time.monotonic()).since(before)
+        why = doubt(verdict, verifier=None, candidate=outcome, pressure=pressure)
+        if why is None:
+            return verdict
+        again, _ = await self.once(seed, shuffled=shuffled)
+        told = Evidence(source="doubt", text=f"run again: {why}")
+        verdict = settled(verdict, both(verdict, again), again)
+        return msgspec.structs.replace(verdict, evidence=(*verdict.evidence, told))
+
+    async def once(self, seed: int, *, shuffled: bool) -> tuple[Verdict, Outcome | None]:
+        """One run under a seal of its own."""
         started = time.monotonic()
         sealed = seal(self._suite, _fresh(), notes=self._notes, canaries=self._oracle._canaries)
         expected = list(self._suite.required) or list(dict.fromkeys(sealed.names.values()))
         try:
             told, outcome = await self.told(sealed, seed=seed, shuffled=shuffled)
         except OSError as error:
+            if is_the_houses(error, self._files, self._limits):
+                raise HouseError(FaultKind.SANDBOX_LOST, f"the answer cannot be written: {error}") from None
             verdict = unplaced(content_digest(self._suite), expected, error, time.monotonic() - started)
-            return msgspec.structs.replace(verdict, level="L3", build=verifier_build())
+            return msgspec.structs.replace(verdict, level="L3", build=verifier_build()), None
         tests, fault, seen = unsealed(sealed, told, outcome, expected=expected, files=self._files)
         enough = len(sealed.canaries) >= ENOUGH_CANARIES
-        return Verdict(
+        verdict = Verdict(
             suite=content_digest(self._suite), level="L3" if enough else "L2", tests=tests, fault=fault,
             wall_seconds=time.monotonic() - started, cpu_seconds=outcome.cpu_seconds, build=verifier_build(),
             evidence=(*seen, *evidence.of_outcome("tests and answer", outcome), Evidence(
                 source="canary", text=f"{len(sealed.canaries)} tests that must fail, {len(sealed.decoys)} decoys")),
         )
+        return verdict, outcome
 
     async def told(self, sealed: Sealed, *, seed: int, shuffled: bool) -> tuple[Told, Outcome]:
         """One sealed run. Raises HouseError; OSError when the answer's files do not fit."""
