@@ -2,10 +2,14 @@
 
     .venv/bin/python bench/honest.py [--quick] [--data DIR] [--samples N] [--seed N]
 
-HumanEval, QuixBugs and exercism are graded with their reference answers and with answers that must not pass. The CodeT
-samples (real outputs of a 16B model) are graded twice: by the oracle, and by plain execution of prompt, completion and
-check in one interpreter in one sandbox; a disagreement is run again with more time, then listed with both reasons.
-The last line is one JSON object; a set that is not on this machine is null there, with the reason.
+The honest set (HumanEval, MBPP sanitized, exercism in Python and JavaScript, QuixBugs, ClassEval, HumanEvalPack in
+Python and JavaScript) is graded with its reference answers, and with answers that must not pass. The CodeT samples
+(real outputs of a 16B model) are graded twice: by the oracle, and by plain execution of prompt, completion and check
+in one interpreter in one sandbox; a disagreement is run again with more time, then listed with both reasons. Samples
+that pass are tried on further inputs (see _strengthen.py): `youden_j` is TPR - FPR of the published checks, as the
+oracle runs them, against checks and further inputs together. The last line is one JSON object; a set that is not on
+this machine is null there, with the reason. `not_judged` are tasks of a set that no verdict is made of, each with the
+reason; they are not in honest_total.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import gzip
 import json
 import random
 import secrets
+import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -25,11 +30,12 @@ from typing import Any
 
 import msgspec
 from _machine import Account, finish
+from _strengthen import strengthened
 
 from quintain.grade import Oracle, headline, warm_oracle
 from quintain.sandbox import Backend, NativeBackend
-from quintain.tasks import Item, Suite, Taskset, open_taskset
-from quintain.types import Limits, Program, TaskError, Verdict
+from quintain.tasks import Item, PythonSuite, Suite, Taskset, open_taskset
+from quintain.types import HouseError, Limits, Program, TaskError, Verdict
 
 WORKERS = 3
 Row = dict[str, Any]
@@ -37,7 +43,12 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 REFERENCE = Limits(wall_seconds=60.0, cpu_seconds=60.0)  # two reference answers take 5 s on an idle machine
 SAMPLE = Limits(wall_seconds=5.0, cpu_seconds=2.0)
 SAMPLE_AGAIN = Limits(wall_seconds=20.0, cpu_seconds=8.0)
-#: Rejected reference answers whose tests cannot be judged from outside, and why.
+#: The sets of the honest bar, and how many of each with --quick.
+HONEST = {
+    "humaneval": 20, "mbpp-sanitized": 20, "quixbugs": 8, "exercism-python": 8, "exercism-javascript": 8,
+    "classeval": 10, "humanevalpack-python": 10, "humanevalpack-javascript": 10,
+}
+#: Rejected reference answers whose tests cannot be judged from outside, or that are wrong themselves, and why.
 EXPLAINED = {
     "exercism/python/paasio": "test_meteredfile_context_manager looks for a frame of the answer on its own call stack "
     "(inspect.getouterframes), and the answer's frames are in another process",
@@ -54,6 +65,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     right: bool | None
     plain: str | None = None
+    further: str | None = None  # the task whose further inputs it is tried on when it passes
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +74,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     right: bool
     reason: str
     cpu_seconds: float
+    same: bool | None = None  # whether it agrees with the reference on further inputs; None: not tried
 
 
 def of_item(name: str, item: Item, *, nulls: bool = True) -> Iterator[Work]:
@@ -100,7 +113,8 @@ def of_samples(data: Path, humaneval: Taskset, count: int, seed: int) -> Iterato
     for check, sampled, number in random.Random(seed).sample(pairs, min(count, len(pairs))):
         text = sampled["prompt"] + sampled["samples"][number]
         yield Work(
-            set="codet", name=f"{check['task_id']}#{number}", suite=items[check["task_id"]].exam.hidden,
+            set="codet", name=f"{check['task_id']}#{number}", further=check["task_id"],
+            suite=items[check["task_id"]].exam.hidden,
             files={"solution.py": text.encode()}, limits=SAMPLE, right=None,
             plain=f"{text}\n{check['test']}\ncheck({check['entry_point']})\n",
         )
@@ -123,7 +137,11 @@ def reason_of(verdict: Verdict) -> str:
 
 async def grade(backend: Backend, oracle: Oracle, work: Work) -> Done:
     async def once(limits: Limits) -> Done:
-        verdict = await oracle.grade(work.suite, Program(files=work.files), limits=limits)
+        try:
+            verdict = await oracle.grade(work.suite, Program(files=work.files), limits=limits)
+        except (HouseError, TaskError) as error:  # not a verdict, and counted against us
+            return Done(work=work, solved=False, right=bool(work.right), reason=f"{type(error).__name__}: {error}",
+                        cpu_seconds=0.0)
         right, plain = (work.right, "") if work.right is not None else await plainly(backend, work, limits)
         return Done(work=work, solved=verdict.solved, right=right, cpu_seconds=verdict.cpu_seconds or 0.0,
                     reason=f"oracle: {reason_of(verdict)}" + (f"; plain: {plain}" if plain else ""))
@@ -132,16 +150,39 @@ async def grade(backend: Backend, oracle: Oracle, work: Work) -> Done:
     return done if done.solved == done.right or work.right is not None else await once(SAMPLE_AGAIN)
 
 
-async def grade_all(works: list[Work]) -> AsyncIterator[Done]:
+class Further:
+    """The further inputs of each task, made when a first sample of it passes."""
+
+    def __init__(self, backend: Backend, oracle: Oracle, seed: int, items: dict[str, Item]) -> None:
+        self._backend, self._oracle, self._seed, self._items = backend, oracle, seed, items
+        self._suites: dict[str, asyncio.Task[PythonSuite | None]] = {}
+
+    async def tried(self, done: Done, group: asyncio.TaskGroup) -> Done:
+        """The same with `same` known, where the sample passed and its task has further inputs."""
+        id = done.work.further
+        if id is None or not (done.solved or done.right):
+            return done
+        if id not in self._suites:
+            self._suites[id] = group.create_task(strengthened(self._backend, self._items[id], seed=self._seed))
+        suite = await self._suites[id]
+        if suite is None:
+            return done
+        program = Program(files=done.work.files)
+        verdict = await self._oracle.grade(suite, program, limits=SAMPLE_AGAIN, confirm=False)
+        return msgspec.structs.replace(done, same=verdict.solved)
+
+
+async def grade_all(works: list[Work], items: dict[str, Item], seed: int) -> AsyncIterator[Done]:
     """All of them, a few at a time."""
     todo = iter(works)
     finished: asyncio.Queue[Done | None] = asyncio.Queue(maxsize=64)
     async with native() as backend, asyncio.TaskGroup() as group:
         oracle = Oracle(backend)
+        further = Further(backend, oracle, seed, items)
 
         async def worker() -> None:
             for work in todo:
-                await finished.put(await grade(backend, oracle, work))
+                await finished.put(await further.tried(await grade(backend, oracle, work), group))
             await finished.put(None)
 
         for _ in range(WORKERS):
@@ -161,30 +202,63 @@ async def native() -> AsyncIterator[Backend]:
         yield backend
 
 
-def gather(args: argparse.Namespace, missing: dict[str, str]) -> list[Work]:
+def gather(args: argparse.Namespace, missing: dict[str, str], not_judged: dict[str, str]) -> list[Work]:
     works: list[Work] = []
-    for name, few in (("humaneval", 20), ("quixbugs", 8), ("exercism-python", 8)):
+    for name, few in HONEST.items():
         try:
-            items = open_taskset(name, data=args.data, shuffle=args.seed, take=few if args.quick else None)
-            works += [work for item in items for work in of_item(name, item)]
+            tasks = open_taskset(name, data=args.data, shuffle=args.seed, take=few if args.quick else None)
         except TaskError as error:
             missing[name] = str(error)
+            continue
+        for id in tasks.ids:
+            try:
+                item = tasks[id]
+            except TaskError as error:
+                not_judged[id] = error.message
+                continue
+            lacking = lacks(item)
+            if lacking:
+                not_judged[id] = lacking
+            else:
+                works += of_item(name, item)
     try:
-        count = args.samples or (80 if args.quick else 2000)
+        count = args.samples or (80 if args.quick else 4000)
         works += of_samples(args.data, open_taskset("humaneval", data=args.data), count, args.seed)
     except (OSError, TaskError) as error:
         missing["codet"] = str(error)
     return works
 
 
-def figures(dones: list[Done], missing: dict[str, str]) -> dict[str, object]:
+def lacks(item: Item) -> str | None:
+    """What an item needs that the sandboxes here do not have."""
+    needs = [tag.removeprefix("needs:") for tag in item.task.tags if tag.startswith("needs:")]
+    if needs:
+        return f"needs {', '.join(needs)} in the image"
+    if item.task.entry.language == "javascript" and shutil.which("node") is None:
+        return "needs node in the image"
+    return None
+
+
+def youden(samples: list[Done]) -> dict[str, object]:
+    """J = TPR - FPR of the checks as the oracle runs them. Right is what passes plain execution and differs nowhere on
+    further inputs; a sample whose task has none counts by plain execution alone."""
+    right = [d for d in samples if d.right and d.same is not False]
+    wrong = [d for d in samples if not (d.right and d.same is not False)]
+    rates = [sum(d.solved for d in part) / len(part) if part else None for part in (right, wrong)]
+    j = None if rates[0] is None or rates[1] is None else round(rates[0] - rates[1], 5)
+    return {"tpr": rates[0] and round(rates[0], 5), "fpr": rates[1] and round(rates[1], 5), "youden_j": j,
+            "codet_tried_further": sum(d.same is not None for d in samples),
+            "codet_differ_further": sum(d.same is False for d in samples)}
+
+
+def figures(dones: list[Done], missing: dict[str, str], not_judged: dict[str, str]) -> dict[str, object]:
     def count(name: str, *, right: bool | None, solved: bool) -> int | None:
         if name in missing:
             return None
         return sum(d.work.set == name and d.work.right is right and d.solved is solved for d in dones)
 
     samples = [d for d in dones if d.work.right is None]
-    honest = [d for d in dones if d.right]
+    honest = [d for d in dones if d.work.right]
     quixbugs = [d for d in dones if d.work.set == "quixbugs"]
     return {
         "humaneval_solved": count("humaneval", right=True, solved=True),
@@ -195,12 +269,15 @@ def figures(dones: list[Done], missing: dict[str, str]) -> dict[str, object]:
         "codet_total": None if "codet" in missing else len(samples),
         "codet_passing": None if "codet" in missing else sum(d.right for d in samples),
         "codet_disagreements": None if "codet" in missing else sum(d.solved != d.right for d in samples),
+        **youden(samples),
         "honest_total": len(honest), "honest_rejected": sum(not d.solved for d in honest),
+        "honest_by_set": {name: [sum(d.solved for d in honest if d.work.set == name),
+                                 sum(d.work.set == name for d in honest)] for name in HONEST},
         "explained": {d.work.name: EXPLAINED[d.work.name] for d in honest
                       if not d.solved and d.work.name in EXPLAINED},
         "graded": len(dones),
         "cpu_seconds_per_verdict": round(sum(d.cpu_seconds for d in dones) / max(len(dones), 1), 4),
-        "missing": missing,
+        "missing": missing, "not_judged": not_judged,
     }
 
 
@@ -218,23 +295,27 @@ def listed(done: Done) -> str | None:
 
 async def main(args: argparse.Namespace) -> dict[str, object]:
     missing: dict[str, str] = {}
+    not_judged: dict[str, str] = {}
     dones: list[Done] = []
-    works = gather(args, missing)
-    async for done in grade_all(works):
+    works = gather(args, missing, not_judged)
+    items = {} if "codet" in missing else {i.task.id: i for i in open_taskset("humaneval", data=args.data)}
+    told = time.monotonic()
+    async for done in grade_all(works, items, args.seed):
         dones.append(done)
         line = listed(done)
         if line:
             print(line, flush=True)
-        if len(dones) % 500 == 0:
-            print(f"{len(dones)} of {len(works)}", file=sys.stderr, flush=True)
-    return figures(dones, missing)
+        if time.monotonic() - told > 5:
+            told = time.monotonic()
+            print(f"{len(dones)} of {len(works)} ({done.work.set})", file=sys.stderr, flush=True)
+    return figures(dones, missing, not_judged)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer items, within 50 s")
+    parser.add_argument("--quick", action="store_true", help="fewer items, within two minutes")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of task sets (default: %(default)s)")
-    parser.add_argument("--samples", type=int, help="how many CodeT samples (default: 2000, quick: 80)")
+    parser.add_argument("--samples", type=int, help="how many CodeT samples of 16,400 (default: 4000, quick: 80)")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     started = time.monotonic()

@@ -237,7 +237,8 @@ def _question(data: bytearray) -> tuple[str, str, str, bytes, list[str]] | None:
 
 def _answer(outcome: Outcome) -> bytes:
     code = outcome.exit_code if outcome.exit_code is not None else 128 + (outcome.signal or 9)
-    parts = [base64.b64encode(part.replace(b"\0", b"")) for part in (outcome.stdout, outcome.stderr)]
+    said = (b"" if outcome.stdout_truncated else outcome.stdout, outcome.stderr[-4096:])  # what is cut fails anyway
+    parts = [base64.b64encode(part.replace(b"\0", b"")) for part in said]
     return b"\n".join([str(code).encode(), *parts, b""])
 
 
@@ -299,9 +300,9 @@ def _broken(call: _Call, files: Mapping[str, bytes]) -> Fault | None:
     """What is wrong with a call that did not come to an end by itself, or found nothing to run."""
     outcome = call.outcome
     if outcome.exit_code == 127 and f"{call.name}: no function of this name" in outcome.error_text:
-        broken = _diagnosed(outcome, files)
-        return broken if broken is not None and broken.kind is FaultKind.SYNTAX_ERROR else _policy(
-            FaultKind.MISSING_ENTRY_POINT, f"expected a function {call.name!r}, found none")
+        return _policy(FaultKind.MISSING_ENTRY_POINT, f"expected a function {call.name!r}, found none")
+    if outcome.exit_code == 2 and (broken := _diagnosed(outcome, files)) and broken.kind is FaultKind.SYNTAX_ERROR:
+        return broken
     if outcome.stdout_truncated:
         return _policy(FaultKind.OUTPUT_LIMIT, f"{call.name} wrote {outcome.stdout_bytes} bytes")
     return None if outcome.status in (Status.OK, Status.FAILED) else _diagnosed(outcome, files)

@@ -12,10 +12,13 @@ from quintain.types import TaskError
 _OWN = {
     "harbor": "quintain.tasks.formats.harbor:HarborFormat",  # before `directory`, which has a task.toml too
     "directory": "quintain.tasks.formats.directory:DirectoryFormat",
+    "classeval": "quintain.tasks.formats.classeval:ClassEvalFormat",
     "exercism": "quintain.tasks.formats.exercism:ExercismFormat",
+    "humanevalpack": "quintain.tasks.formats.humanevalpack:HumanEvalPackFormat",  # before `humaneval`: has its keys too
     "humaneval": "quintain.tasks.formats.humaneval:HumanEvalFormat",
     "jsonl": "quintain.tasks.formats.jsonl:JsonlFormat",
     "mbpp": "quintain.tasks.formats.mbpp:MbppFormat",
+    "multipl-e": "quintain.tasks.formats.multiple:MultipleFormat",
     "questions": "quintain.tasks.formats.questions:QuestionsFormat",
     "quixbugs": "quintain.tasks.formats.quixbugs:QuixBugsFormat",
     "reasoning-gym": "quintain.tasks.formats.reasoning:ReasoningGymFormat",

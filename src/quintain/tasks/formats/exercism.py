@@ -1,7 +1,8 @@
-"""Exercism's Python track: small projects with a stub, a unittest file and an example solution.
+"""Exercism's Python and JavaScript tracks: small projects with a stub, a test file and an example solution.
 
 Read from a packed JSONL file whose rows are {task_id, language, files}, `files` being the tree of one exercise (path →
-text, or {"b64": ...} for bytes) as in `exercises/practice` of https://github.com/exercism/python (MIT).
+text, or {"b64": ...} for bytes) as in `exercises/practice` of https://github.com/exercism/python and
+https://github.com/exercism/javascript (both MIT).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 
 from quintain.tasks.base import PublicSet
 from quintain.tasks.exam import Exam, Item, PythonSuite
+from quintain.tasks.formats.exercism_javascript import javascript_item
 from quintain.tasks.formats.rows import RowSource, has_keys
 from quintain.tasks.formats.testfile import collected
 from quintain.tasks.taskset import Taskset
@@ -49,13 +51,21 @@ class ExercismFormat:
     """Rows of whole exercises; read only. Ids are those of the rows (`exercism/python/accumulate`)."""
 
     name = "exercism"
-    about = "JSONL rows with task_id, language, files (one packed Python exercise each)"
+    about = "JSONL rows with task_id, language, files (one packed exercise in Python or JavaScript each)"
     sets = (
         PublicSet(
             name="exercism-python",
             files=("exercism/python_practice.jsonl.gz", "python_practice.jsonl.gz", "python_practice.jsonl"),
             source="exercises/practice of https://github.com/exercism/python (MIT), one {task_id, language, files} row "
             "for each exercise",
+        ),
+        PublicSet(
+            name="exercism-javascript",
+            files=(
+                "exercism/javascript_practice.jsonl.gz", "javascript_practice.jsonl.gz", "javascript_practice.jsonl",
+            ),
+            source="exercises/practice of https://github.com/exercism/javascript (MIT), one {task_id, language, files} "
+            "row for each exercise",
         ),
     )
 
@@ -67,14 +77,19 @@ class ExercismFormat:
 
 
 def _item(row: ExerciseRow) -> Item:
-    """Raises ValueError for an exercise that is not in Python or lacks a part."""
-    if row.language != "python":
-        raise ValueError(f"expected language 'python', found {row.language!r}")
+    """Raises ValueError for an exercise in another language, or one that lacks a part."""
+    if row.language not in ("python", "javascript"):
+        raise ValueError(f"expected language 'python' or 'javascript', found {row.language!r}")
     files = {path: _bytes(content) for path, content in row.files.items()}
     config = ".meta/config.json"
     parts = msgspec.json.decode(_part(files, config), type=ExerciseConfig).files
     if not (parts.solution and parts.test and len(parts.solution) == len(parts.example)):
         raise ValueError(f"expected test files and as many example as solution files in {config}, found {parts}")
+    if row.language == "javascript":
+        for path in (*parts.solution, *parts.test, *parts.example, *parts.editor):
+            _part(files, path)
+        return javascript_item(row.task_id, files, solution=parts.solution, test=parts.test, example=parts.example,
+                               editor=parts.editor, pages=_pages(files))
     stub = {path: _part(files, path) for path in parts.solution}
     tests = {path: _part(files, path) for path in parts.test}
     # Whatever else lies beside them (test_utils.py) is there for the tests.
@@ -109,9 +124,13 @@ def _required(tests: Mapping[str, bytes]) -> tuple[str, ...]:
     return tuple(ids)
 
 
+def _pages(files: Mapping[str, bytes]) -> list[str]:
+    return [files[page].decode().strip() for page in PAGES if page in files]
+
+
 def _instructions(files: Mapping[str, bytes], stub: Mapping[str, bytes]) -> str:
-    pages = [files[page].decode().strip() for page in PAGES if page in files]
-    return "\n\n".join([*pages, "# What to write", _ask(list(stub)), *(_shown(p, c) for p, c in stub.items())]) + "\n"
+    shown = [_shown(path, content) for path, content in stub.items()]
+    return "\n\n".join([*_pages(files), "# What to write", _ask(list(stub)), *shown]) + "\n"
 
 
 def _ask(paths: Sequence[str]) -> str:

@@ -68,6 +68,17 @@ class HumanEvalFormat:
         return Taskset(RowSource(path, CheckRow, name=str(path), id_of=lambda row: row.task_id, build=_item))
 
 
+def check_suite(prompt: str, answer: str, test: str, entry: str, *, file: str = "test_hidden.py") -> PythonSuite:
+    """The suite of a `check` function, as this format makes it. Raises SyntaxError or ValueError for parts that do not
+    fit together."""
+    code, published = parsed(answer), parsed(test)
+    check = definitions(published).get("check")
+    if not isinstance(check, ast.FunctionDef):
+        raise ValueError("expected a function `check` in its test, found none")
+    called = _entry(entry, check, code)
+    return _hidden(called, prompt=parsed(prompt), code=code, test=published, check=check, file=file)
+
+
 def _item(row: CheckRow) -> Item:
     """Raises SyntaxError or ValueError for a row whose parts do not fit together."""
     prompt = parsed(row.prompt)
@@ -118,7 +129,8 @@ def _entry(named: str, check: ast.FunctionDef, code: ast.Module) -> str:
 
 
 def _hidden(
-    entry: str, *, prompt: ast.Module, code: ast.Module, test: ast.Module, check: ast.FunctionDef
+    entry: str, *, prompt: ast.Module, code: ast.Module, test: ast.Module, check: ast.FunctionDef,
+    file: str = "test_hidden.py",
 ) -> PythonSuite:
     """The check as plain test functions. Helpers that the prompt defines in full are the tests' own copies, so the
     candidate cannot change them; every other function of the program is imported from the candidate."""
@@ -135,7 +147,7 @@ def _hidden(
     if "candidate" in needed:
         prelude.append(ast.parse(f"candidate = {entry}").body[0])
     text, names = as_test_file(tests, imports={"solution": wanted}, prelude=prelude)
-    return PythonSuite(files={"test_hidden.py": text}, required=tuple(f"test_hidden.py::{name}" for name in names))
+    return PythonSuite(files={file: text}, required=tuple(f"{file}::{name}" for name in names))
 
 
 def _closure(needed: set[str], given: dict[str, ast.stmt]) -> list[ast.stmt]:

@@ -70,6 +70,7 @@ class Candidate extends Peer {
 
   // Let timers and promises go on: until one of ours is settled that was handed over, or `milliseconds` have passed.
   turn(milliseconds) {
+    if (milliseconds === 0) return new Promise((resolve) => setImmediate(resolve));
     return new Promise((resolve) => {
       const done = () => { this.onNews = null; clearTimeout(timer); resolve(); };
       const timer = setTimeout(done, milliseconds);

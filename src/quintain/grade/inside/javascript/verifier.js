@@ -6,6 +6,9 @@
 const DENIED = /^(?:constructor|prototype|caller|callee|arguments|__.*)$/;
 
 class Verifier extends Peer {
+  askingMilliseconds = 0;
+  asking = false;
+
   allow(what, target, key) {
     if (what === "call" || what === "new") {
       if (typeof target !== "function") throw new TypeError("not a function");
@@ -49,7 +52,76 @@ class Verifier extends Peer {
     return made;
   }
 
-  poll(milliseconds) { this.ask("poll", milliseconds); }
+  poll(milliseconds) {
+    const asked = this.askingMilliseconds;
+    this.ask("poll", milliseconds);
+    this.askingMilliseconds = asked; // the other side goes on meanwhile, and so does the clock
+  }
+
+  ask(...question) {
+    if (this.asking) return super.ask(...question);
+    const started = performance.now();
+    this.asking = true;
+    try {
+      return super.ask(...question);
+    } finally {
+      this.asking = false;
+      this.askingMilliseconds += performance.now() - started;
+    }
+  }
+}
+
+// The tests' timers, on a clock that stands still while the other side is asked: what a test starts first, to last
+// longest, does not end first because the way across was slow. Each is followed by a turn of the candidate.
+class Clock {
+  constructor(peer) {
+    this.peer = peer;
+    this.timers = [];
+    this.count = 0;
+    this.native = { setTimeout, setImmediate };
+  }
+
+  now() { return performance.now() - this.peer.askingMilliseconds; }
+
+  add(body, delay, args, every) {
+    const timer = { due: this.now() + delay, number: (this.count += 1), run: () => body(...args), every: every ? delay : null };
+    Object.assign(timer, { ref: () => timer, unref: () => timer, hasRef: () => true, refresh: () => timer,
+      [Symbol.toPrimitive]: () => timer.number });
+    this.place(timer);
+    return timer;
+  }
+
+  // Keep the timers in the order in which they are due.
+  place(timer) {
+    let [low, high] = [0, this.timers.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.timers[middle].due <= timer.due) low = middle + 1;
+      else high = middle;
+    }
+    this.timers.splice(low, 0, timer);
+  }
+
+  remove(which) { this.timers = this.timers.filter((timer) => timer !== which && timer.number !== which); }
+
+  // Run the first timer that is due; whether there was one.
+  tick() {
+    const [first] = this.timers;
+    if (first === undefined || first.due > this.now()) return false;
+    this.timers.shift();
+    if (first.every !== null) {
+      first.due = this.now() + first.every;
+      this.place(first);
+    }
+    first.run();
+    return true;
+  }
+
+  install() {
+    const delayed = (every) => (body, delay, ...args) => this.add(body, Math.max(1, Number(delay) || 0), args, every);
+    const clear = (which) => this.remove(which);
+    Object.assign(globalThis, { setTimeout: delayed(false), setInterval: delayed(true), clearTimeout: clear, clearInterval: clear });
+  }
 }
 
 const state = { modules: new Map(), sticky: null };
@@ -60,6 +132,7 @@ class Runner {
   constructor(config) {
     this.config = config;
     this.peer = new Verifier(new Pipe(3));
+    this.clock = new Clock(this.peer);
     this.root = process.cwd();
   }
 
@@ -74,11 +147,12 @@ class Runner {
     promise.then(() => { ended = true; }, () => { ended = true; });
     const until = performance.now() + seconds * 1000;
     for (;;) {
-      await new Promise(setImmediate);
+      await new Promise(this.clock.native.setImmediate);
       if (ended) return promise;
       if (performance.now() > until) throw new Gone("late", `it was not settled within ${seconds} s`);
-      if (state.modules.size > 0) this.peer.poll(this.peer.pending.size > 0 ? 10 : 1);
-      else await new Promise((resolve) => setTimeout(resolve, 1));
+      const ticked = this.clock.tick();
+      if (state.modules.size > 0) this.peer.poll(ticked ? 0 : this.peer.pending.size > 0 ? 5 : 1);
+      else if (!ticked) await new Promise((resolve) => this.clock.native.setTimeout(resolve, 1));
     }
   }
 
@@ -198,7 +272,8 @@ class Runner {
     if (spec === "@jest/globals" || spec === "vitest") return { value: words, keys: Object.keys(words) };
     if (spec === "node:test" || spec === "test") {
       this.config.contexts = true;
-      const value = Object.assign((...args) => words.test(...args), words, { mock: { fn: mockFunction } });
+      const { skip, todo, only } = words.test;
+      const value = Object.assign((...args) => words.test(...args), words, { skip, todo, only, mock: { fn: mockFunction } });
       return { value, keys: Object.keys(value) };
     }
     if (!/^\.{1,2}\//.test(spec)) {
@@ -249,6 +324,7 @@ function verify() {
   const config = parse(fs.readFileSync(0, "utf8"));
   const runner = new Runner(config);
   const quiet = () => {};
+  runner.clock.install();
   console.assert = (holds, ...message) => {
     if (holds) return;
     const error = new ExpectationFailed(message.length ? `console.assert: ${message.map((m) => show(m)).join(" ")}` : "console.assert");

@@ -2,6 +2,10 @@
 exec 8>&1 1>/dev/null
 source "./$1" || true
 exec 1>&8 8>&-
-declare -F -- "$2" >/dev/null || { printf '%s: no function of this name\n' "$2" >&2; exit 127; }
+if ! declare -F -- "$2" >/dev/null; then
+  bash --noprofile --norc -n "./$1" 2>/dev/null || exit 2
+  printf '%s: no function of this name\n' "$2" >&2
+  exit 127
+fi
 shift
 "$@"
