@@ -237,6 +237,12 @@ def test_a_models_opinion_moves_a_solved_attempt_by_a_twentieth_at_most() -> Non
         assert total(verdict(1, [FaultKind.WRONG_ANSWER]), (opinion,)) == pytest.approx(0.175)
 
 
+def test_no_grader_can_take_the_place_of_a_part_of_the_reward() -> None:
+    for name in ("integrity", "solved", "partial", "error_class", "level", "scalar"):
+        with pytest.raises(ValueError, match=name):
+            reward_of(verdict(2, []), scores=[Score(name=name, value=1.0)])
+
+
 def test_finding_the_fault_pays_only_an_attempt_that_ran_and_failed() -> None:
     claim = (Score(name="localisation", value=1.0),)
     assert total(verdict(0, [FaultKind.WRONG_ANSWER]), claim) == pytest.approx(0.10)

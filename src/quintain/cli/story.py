@@ -144,6 +144,7 @@ def _reward(reward: Reward, final: bool) -> Passage:
     lines = [f"{reward.total:+.3f} ({solved}, trainable: {reward.trainable.value})"]
     for score in reward.scores:
         value = "not measured" if score.value is None else f"{score.value:.3f} × weight {score.weight:g}"
+        value += f" → {score.contribution:+.3f}" if score.contribution else ""
         lines.append(f"  {score.name}: {value}{'; ' + score.evidence if score.evidence else ''}")
     lines += [f"  flag {flag.detector} ({flag.severity.value}): {flag.evidence}" for flag in reward.flags]
     return Passage("reward" if final else "reward so far", "\n".join(lines), "good" if reward.solved else "bad")

@@ -49,6 +49,8 @@ _COST_OF_KIND = {
 LEVELS = ("L0", "L1", "L2", "L3", "L4")
 #: The isolation from which on a solved attempt is paid as one.
 TRUSTED_LEVEL = "L3"
+#: The rows of a reward that are no grader's.
+RESERVED = frozenset({"integrity", "solved", "partial", "error_class", "level", "scalar"})
 #: What is paid at most below it.
 UNTRUSTED = 0.35
 
@@ -85,10 +87,14 @@ def reward_of(
     weight, all together by at most what `scalar` allows; 0.5 is neutral, and so is None (not measured). Two have a
     place of their own: "localisation" counts for an unsolved attempt that ran, "test_value" replaces the partial
     credit. A HARD flag is tampering; a SOFT one leaves the total alone and masks what would be paid: an attempt that
-    failed anyway trains as the failure that it is, or looking odd would be a shelter. `scalar` makes the number
-    of an honest attempt (raises ValueError if it makes none in [-1, 1]); `trusted_level` is the least level at which
-    solved is paid as solved. Each score of the reward has in `contribution` what it added to the total.
+    failed anyway trains as the failure that it is, or looking odd would be a shelter. `scalar` makes the number of an
+    honest attempt; `trusted_level` is the least level at which solved is paid as solved. Each score of the reward has
+    in `contribution` what it added to the total. Raises ValueError for a scalar that makes no number in [-1, 1], and
+    for a score whose name is in RESERVED.
     """
+    taken = RESERVED & {score.name for score in scores}
+    if taken:
+        raise ValueError(f"expected scores with names of their own, found {sorted(taken)}, which a reward makes itself")
     faults = [f for f in (verdict.fault, *(t.fault for t in verdict.tests)) if f is not None]
     if any(f.owner is not Owner.POLICY for f in faults) or not _all_there(scores, required):
         return None
