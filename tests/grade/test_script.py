@@ -325,3 +325,16 @@ def test_what_is_named_crosses_and_nothing_else() -> None:
     assert set(frozen.files) == {"app/a", "var/log/x.log"}
     assert frozen.executable == {"app/a"}
     assert isinstance(frozen, Frozen)
+
+
+@needs_native
+def test_a_terminal_bench_task_is_judged_by_how_its_tests_end(tmp_path: Path) -> None:
+    pytest.importorskip("yaml", reason="PyYAML is not installed")
+    harbors.write(tmp_path / "demo", {
+        "task.yaml": "instruction: Write 42.\n", "Dockerfile": "FROM ubuntu:24.04\nWORKDIR /app\n",
+        "run-tests.sh": "#!/bin/bash\n[ \"$(cat /app/answer.txt)\" = 42 ] && [ -f $TEST_DIR/data.txt ]\n",
+        "tests/data.txt": "data\n", "solution.sh": "#!/bin/bash\necho 42 > answer.txt\n",
+    })
+    oracle, nop = both_ways(harbor_item(tmp_path / "demo"), tmp_path / "cache")
+    assert oracle.solved
+    assert not nop.solved

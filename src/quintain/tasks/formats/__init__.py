@@ -25,6 +25,7 @@ _OWN = {
     "stdin": "quintain.tasks.formats.stdinrows:StdinFormat",
     "swe": "quintain.tasks.formats.swe:SweFormat",
     "testeval": "quintain.tasks.formats.testeval:TestEvalFormat",
+    "terminal-bench": "quintain.tasks.formats.terminalbench:TerminalBenchFormat",
 }
 
 GROUP = "quintain.tasks"
