@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -184,3 +185,17 @@ def test_tasks_that_a_script_or_one_value_judges_are_checked_their_own_way(tmp_p
     wrong = quintain("tasks", "check", "set", "--base", "host", cwd=tmp_path)
     assert wrong.returncode == 2
     assert "expected --base REF=IMAGE" in wrong.stderr
+
+
+@needs_native
+def test_a_start_that_already_passes_is_refused(tmp_path: Path) -> None:
+    case = Path(__file__).parents[3] / "shared" / "cases" / "TF06"
+    if not case.is_dir():
+        pytest.skip("needs the handed cases in ../shared/cases")
+    for source, target in (("workspace", "files"), ("workspace", "oracle"), ("tests", "tests")):
+        shutil.copytree(case / source, tmp_path / "task" / target)
+    (tmp_path / "task" / "task.toml").write_text("")
+    (tmp_path / "task" / "instructions.md").write_text("Add two numbers.\n")
+    done = quintain("tasks", "check", "task", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "its null answer 1 solves it" in done.stdout

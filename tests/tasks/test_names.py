@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path, PurePosixPath
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quintain.tasks import Exam, Item, PythonSuite, check_id, check_paths
+from quintain.tasks import Exam, Item, PythonSuite, check_id, check_paths, portable_name
 from quintain.types import TaskError
 
 from .made import CASES, TEST, item, needs_cases
@@ -65,3 +66,21 @@ def test_no_file_of_a_task_leads_out_of_its_tree(path: str) -> None:
 def test_a_file_cannot_be_a_folder_too() -> None:
     with pytest.raises(TaskError, match="it is a folder of another file"):
         check_paths(["a", "a/b"])
+
+
+ID = st.text(alphabet="abAB_-/. é", min_size=1, max_size=8) | st.text(alphabet="xX/", min_size=90, max_size=110)
+
+
+@given(st.lists(ID, unique=True, max_size=30))
+def test_portable_names_of_different_ids_differ_whatever_their_case(ids: list[str]) -> None:
+    names = [portable_name(id) for id in ids]
+    assert len({name.casefold() for name in names}) == len(ids)
+    assert all(re.fullmatch(r"t-[a-z0-9_-]{0,98}", name) for name in names)
+
+
+def test_portable_names_are_what_they_always_were() -> None:
+    assert portable_name("org/task") == "t-org_2ftask"
+    assert portable_name("TASK") == "t-_54_41_53_4b"
+    assert portable_name("CON") != portable_name("con") == "t-con"
+    assert portable_name("x" * 200).startswith("t-" + "x" * 65 + "-")
+    assert len(portable_name("x" * 200)) == 100

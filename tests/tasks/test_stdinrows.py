@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from quintain.tasks import PythonSuite, StdioSuite, check_id, open_taskset
+from quintain.tasks import PythonSuite, StdioSuite, open_taskset
 from quintain.tasks.formats.stdinrows import StdinRow, suite_of
 from quintain.types import TaskError
 
@@ -104,15 +103,3 @@ def test_the_handed_rows_are_normalised_or_refused() -> None:
     for row in found[5:]:
         with pytest.raises(ValueError, match="expected"):
             suite_of(msgspec.convert(row, StdinRow))
-
-
-@needs_cases
-def test_the_handed_ids_are_paths_below_a_folder_or_refused(tmp_path: Path) -> None:
-    ids = json.loads((CASES / "TF09" / "ids.json").read_text())
-    good = []
-    for id in ids:
-        with contextlib.suppress(TaskError):
-            good.append(check_id(id))
-    assert good == ["org/task", "CON", "a b", "TASK", "task", "ünï"]
-    assert len({(tmp_path / id).resolve() for id in good}) == len(good)
-    assert all((tmp_path / id).resolve().is_relative_to(tmp_path) for id in good)

@@ -20,7 +20,7 @@ from quintain.tasks.foreign import JavaScriptSuite, ShellSuite
 from quintain.tasks.formats import known_formats
 from quintain.tasks.formats.git import BaseTree, base_tree, history_in, later_objects, one_commit
 from quintain.tasks.formats.harbor_task import context_digest
-from quintain.tasks.names import check_id, check_paths
+from quintain.tasks.names import check_id, check_paths, portable_name
 from quintain.tasks.notes import Note, NoteKind
 from quintain.tasks.open import known_sets, open_taskset, write_taskset
 from quintain.tasks.script import REWARD_FILES, Blend, Package, ScriptStep, ScriptSuite
@@ -33,5 +33,5 @@ __all__ = [
     "REWARD_FILES", "ScriptStep", "ScriptSuite", "ShellSuite", "Source", "StdioCase", "StdioSuite", "Suite", "Taskset",
     "WritableFormat", "base_tree", "check_id", "check_paths", "context_digest", "convert", "differences", "history_in",
     "kind_of", "known_formats", "known_sets", "later_objects", "names_of", "new_task", "one_commit", "open_taskset",
-    "visible_files", "write_taskset",
+    "portable_name", "visible_files", "write_taskset",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import unicodedata
 from collections.abc import Collection
 from pathlib import PurePosixPath
@@ -10,6 +11,9 @@ from quintain.types import TaskError
 
 #: A task id is at most this long (UTF-8), so that every file system and every database column holds it.
 MAX_ID_BYTES = 200
+#: A portable name is at most this long.
+MAX_PORTABLE = 100
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
 
 def check_id(id: str, *, file: str | None = None, line: int | None = None) -> str:
@@ -49,6 +53,19 @@ def _id_problem(id: str) -> str | None:
         if segment != segment.strip():
             return f"the segment {segment!r} begins or ends with a blank"
     return None
+
+
+def portable_name(id: str) -> str:
+    """A task's id as one name of `[a-z0-9_-]`, at most 100 characters: a folder on any file system (also one that does
+    not tell cases apart, or reserves CON), an image tag, a container, an object key, a metric label.
+
+    Injective: other ids have other names, whatever their case. Lower letters and digits stand for themselves, every
+    other byte is `_` and two hex digits; a longer name is its beginning and 32 hex digits of the id's sha256.
+    """
+    plain = "".join(chr(b) if chr(b).isascii() and chr(b) in _PLAIN else f"_{b:02x}" for b in id.encode())
+    if len(plain) + 2 <= MAX_PORTABLE:
+        return f"t-{plain}"
+    return f"t-{plain[:MAX_PORTABLE - 35]}-{hashlib.sha256(id.encode()).hexdigest()[:32]}"
 
 
 def check_paths(paths: Collection[str], *, name: str | None = None) -> None:
