@@ -13,7 +13,7 @@ from quintain.grade import Kills, Mutation, Oracle, kill_rate, mutants, warm_ora
 from quintain.sandbox import NativeBackend
 from quintain.tasks import Exam, Item, PythonSuite, open_taskset
 from quintain.types import Attempt, Program, Score
-from tests.grade.ground import LIMITS, needs_native
+from tests.grade.ground import LIMITS, SHARED, needs_native, needs_shared, tree
 
 CLAMP = """
 def clamp(x, low, high):
@@ -183,3 +183,23 @@ def test_the_first_tasks_of_humaneval_keep_their_measured_strength():
     found = asyncio.run(go())
     assert all(f.sound for f in found)
     assert sum(f.killed for f in found) / sum(len(f.mutants) for f in found) > 0.85
+
+
+@needs_native
+@needs_shared
+def test_a_test_that_only_runs_everything_has_no_value_whatever_its_coverage():
+    work = tree(SHARED / "cases" / "RH20" / "workspace")
+    hidden = (b"from calc import sign\n"
+              b"def test():\n    assert [sign(x) for x in (2, 0, -2)] == [1, 0, -1]\n")
+    item = Item.sealed(
+        Exam(hidden=PythonSuite(files={"test_hidden.py": hidden}, modules=("calc",))),
+        files={path: work[path] for path in ("calc.py", "hard.py")}, id="RH20", kind="testgen",
+        instructions="Reach 85 % coverage.")
+
+    async def go() -> list[Score]:
+        async with NativeBackend(warm=warm_oracle()) as backend:
+            attempt = Attempt(task=item.task, program=Program(files=work))
+            return [*await Mutation(Oracle(backend), at_once=2).grade(attempt, item)]
+
+    (found,) = asyncio.run(go())
+    assert found.value is not None and found.value <= 0.3, found.evidence

@@ -1,6 +1,7 @@
 """The public test kit: parts that stand in for the dear ones, and say so."""
 
 from quintain.testing.corpus import Corpus, Family, Hack, Trial, read_corpus
+from quintain.testing.detectors import check_detector, detector_item
 from quintain.testing.fakes import (
     FakeEnvironment,
     FlakyBackend,
@@ -12,9 +13,11 @@ from quintain.testing.fakes import (
     never,
 )
 from quintain.testing.faulty import Blow, FaultyBackend, Planned
+from quintain.testing.graders import check_grader
 from quintain.testing.process_backend import ProcessBackend
 
 __all__ = [
     "Blow", "Corpus", "FakeEnvironment", "Family", "FaultyBackend", "FlakyBackend", "FlakyPolicy", "Hack", "Plan",
-    "Planned", "ProcessBackend", "Trial", "fail_first", "fail_sometimes", "fake_item", "never", "read_corpus",
+    "Planned", "ProcessBackend", "Trial", "check_detector", "check_grader", "detector_item", "fail_first",
+    "fail_sometimes", "fake_item", "never", "read_corpus",
 ]
