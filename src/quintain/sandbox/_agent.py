@@ -105,13 +105,16 @@ class Agent:
             body = data[_wire.FRAME.size :]
             if op == A.READY and not self._ready.done():
                 self._ready.set_result(None)
-            elif op == A.BROKEN and not self._ready.done():
+                return  # nothing follows that was not asked for
+            if op == A.BROKEN and not self._ready.done():
                 error, where = _wire.BROKEN.unpack_from(body)
                 text = f"{where.rstrip(bytes(1)).decode()}: {os.strerror(error)}"
                 self._ready.set_exception(HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"cannot {text}"))
                 self._ready.exception()
             elif number in self._requests:
-                self._requests[number].take(op, body, _descriptors(ancillary))
+                self._requests[number].take(op, body, _descriptors(ancillary) if ancillary else ())
+                if op == A.EXIT and len(self._requests) == 1:
+                    return
             else:
                 for fd in _descriptors(ancillary):
                     os.close(fd)

@@ -74,6 +74,7 @@ class Engine:
         self._errors: IO[bytes] | None = None
         self.slot: _slots.Slot | None = None
         self.directories: dict[str, Path] = {}
+        self.bounded: set[int] = set()  # the places whose groups have a CPU quota
 
     @property
     def alive_cells(self) -> int:
@@ -190,8 +191,10 @@ class Engine:
             fds = array.array("i")
             fds.frombytes(ancillary[0][2][:4])
             cell = self._cells[number]
-            _, _, cell.pid, cell.place = _wire.OPENED.unpack(data)
-            cell.socket = socket.socket(fileno=fds[0])
+            _, _, cell.pid, cell.place, again, _ = _wire.OPENED.unpack(data)
+            if not again:
+                self.bounded.discard(cell.place)
+            cell.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=fds[0])
             cell.socket.setblocking(False)
             self._opened.pop(number).set_result(None)
         elif op == Op.REFUSED:

@@ -282,7 +282,7 @@ def translate(operations: Sequence[str], folder: Path) -> list[tuple[str, str, s
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(b)
             steps.append(("ro", str(place), f"/{a}"))
-        elif op == "ro":
+        elif op in ("ro", "copy"):
             steps.append(("ro", a, f"/{b}"))
         elif op == "link" and not b.startswith("dev/"):
             steps.append(("link", a, f"/{b}"))

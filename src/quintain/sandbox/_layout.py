@@ -11,9 +11,10 @@ from pathlib import Path
 from quintain.sandbox._warm import Warm
 
 #: What of /etc programs need as it is: links through alternatives, the loader's cache, certificates.
-#: Each is one mount more in every sandbox, so what is small and plain text is copied instead.
+#: As a mount each would cost every sandbox; so it is copied into the engine's root, where it is not too much.
 ETC = ("alternatives", "ld.so.cache", "ssl", "fonts", "java-17-openjdk", "java-21-openjdk")
 ETC_COPIED = ("mime.types", "magic", "protocols", "services", "debian_version", "os-release")
+COPY_BYTES, COPY_FILES = 8 << 20, 5_000
 DEVICES = ("null", "zero", "full", "random", "urandom")
 #: The CPU quota of a sandbox is one; libraries that size their pools by the host's cores are told so.
 ONE_CPU = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHON_CPU_COUNT"), "1")
@@ -51,6 +52,18 @@ def copied() -> list[tuple[str, str]]:
     return found
 
 
+def small(path: Path) -> bool:
+    """Whether a file or a directory is little enough to be copied for each engine."""
+    if not path.is_dir():
+        return path.stat().st_size <= COPY_BYTES
+    sizes = [0]
+    for place, _, names in os.walk(path):
+        sizes += [os.lstat(os.path.join(place, name)).st_size for name in names]
+        if len(sizes) > COPY_FILES or sum(sizes) > COPY_BYTES:
+            return False
+    return True
+
+
 def host_image(warm: Warm | None = None) -> list[str]:
     """The operations that build the root, as triples for the engine: op, a, b."""
     ops: list[str] = ["ro", "/usr", "usr"]
@@ -61,9 +74,9 @@ def host_image(warm: Warm | None = None) -> list[str]:
         elif path.is_dir():
             ops += ["ro", str(path), name]
     for name in ETC:
-        path = Path("/etc") / name
+        path = (Path("/etc") / name).resolve()
         if path.exists():
-            ops += ["ro", str(path.resolve()), f"etc/{name}"]
+            ops += ["copy" if path.name == name and small(path) else "ro", str(path), f"etc/{name}"]
     for name, text in copied():
         ops += ["file", f"etc/{name}", text]
     ops += ["file", "etc/passwd", PASSWD.format(uid=1000), "file", "etc/group", GROUP.format(uid=1000)]

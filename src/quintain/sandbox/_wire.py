@@ -58,7 +58,7 @@ class A(IntEnum):
 
 OPEN = struct.Struct("=IIIIQQQIIII")  # op first count network memory disk inodes processes cpu_percent flags pad
 CLOSE = struct.Struct("=II")
-OPENED = struct.Struct("=IIiI")
+OPENED = struct.Struct("=IIiIII")  # op id pid slot again pad
 REFUSED = struct.Struct("=IIi64s")
 DOWN = struct.Struct("=IIiIQQQQ")  # op id wait_status pad oom_kills peak_memory cpu_ns peak_processes
 FRAME = struct.Struct("=II")

@@ -37,6 +37,7 @@ from quintain.sandbox.image import Image, Images, Ran
 from quintain.types import MEBIBYTE, FaultKind, HouseError, KilledBy, Limits, Network, Outcome, Status
 
 DOWN_NEWS_WITHIN_SECONDS = 2.0
+FEW = 4
 CPU_PERCENT = 100  # of one CPU: what a sandbox may use over time
 IMAGES = ("host", "dir:PATH", "oci:LAYOUT[:TAG]", "build:CONTEXT", "+rw")
 BUILD_LIMITS = Limits(
@@ -173,11 +174,18 @@ class NativeSandbox:
             with suppress(HouseError):  # with the gateway its doors are shut
                 await door.close()
 
-    def _begin(self) -> None:
+    def bound_cpu(self) -> None:
+        """See `Gauge.bound_cpu`; where the groups served before, they have their quota. Raises HouseError."""
+        bounded = self._cell.engine.bounded
         try:
-            self._gauge.bound_cpu(CPU_PERCENT)
+            if self._cell.place not in bounded:
+                self._gauge.bound_cpu(CPU_PERCENT)
+                bounded.add(self._cell.place)
         except OSError as error:
             raise HouseError(FaultKind.SANDBOX_LOST, f"its CPU quota cannot be set: {error}") from None
+
+    def _begin(self) -> None:
+        self.bound_cpu()
         self._gauge.begin()
 
     async def _lost(self, error: HouseError) -> Outcome:
@@ -363,6 +371,8 @@ class NativeBackend:
                 boxes += [NativeSandbox(cell, limits, image=image, restore=again) for cell in cells]
                 for box in boxes:
                     await box.wait_ready()
+                    if count <= FEW:
+                        box.bound_cpu()  # who asks for few will run in them, and should not wait for it then
                     if network is not Network.NONE:
                         await box.open_door(self._gateway, network, allow)
                 yield boxes

@@ -21,6 +21,7 @@ from quintain.types import HouseError, Limits, Network
 IDLE_SECONDS = 30.0  # how long demand must stay low before the pool shrinks
 CHECK_SECONDS = 20.0  # how long a sandbox may stay parked without showing that it lives
 BATCH = 16
+SETTLE_SECONDS = 0.004  # how long nobody must have asked before the pool fills up: making one disturbs who was served
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +64,7 @@ class Pool:
         self._room = asyncio.Semaphore(sandboxes)
         self._parked: deque[_Parked] = deque()
         self._target = self.floor
-        self._demand_at = 0.0
+        self._demand_at = self._asked_at = 0.0
         self._in_use = self._hot = self._cold = self._replaced = 0
         self._wake = asyncio.Event()
         self._tasks = asyncio.TaskGroup()
@@ -106,7 +107,7 @@ class Pool:
             item = (await self._make(1))[0]
             self._cold += 1
         self._in_use += 1
-        self._demand_at = time.monotonic()
+        self._demand_at = self._asked_at = time.monotonic()
         self._target = min(self.ceiling, max(self._target, self._in_use + self.floor))
         self._wake.set()
         try:
@@ -167,7 +168,12 @@ class Pool:
                 self._wake.set()
 
     async def _refill(self) -> None:
+        """Up to the target; without hurry while half of the floor is there: who has just been served runs alone."""
         while len(self._parked) < self._target and not self._room.locked():
+            quiet = time.monotonic() - self._asked_at
+            if len(self._parked) > self.floor // 2 and quiet < SETTLE_SECONDS:
+                await asyncio.sleep(SETTLE_SECONDS - quiet)
+                continue
             await self._room.acquire()
             self._parked.extend(await self._make(1))
 

@@ -44,17 +44,19 @@ void end_input(struct command *c);
 
 /* run.c */
 void start(struct command *c, const char *body, size_t n);
-_Noreturn void exec_program(struct command *c, const struct run_request *want, char *strings, size_t n, const int fds[3], int report);
+struct words;
+_Noreturn void exec_program(struct command *c, const struct run_request *want, const struct words *w, const int fds[3], int report);
 void not_started(struct command *c, int error);
 
 /* agent.c */
 void finish(struct command *c);
 uint64_t used_cpu_ns(void);
+void agent_expendable(int yes);
 
 /* warden.c */
 struct order { int32_t signal; uint32_t whole; };            /* agent -> warden */
 struct news { int32_t pid, status; uint64_t peak_rss_bytes; }; /* warden -> agent: first the program's pid, then its end (pid 0) */
-_Noreturn void warden_main(struct command *c, const struct run_request *want, char *strings, size_t n, const int fds[3], int report, int link);
+_Noreturn void warden_main(struct command *c, const struct run_request *want, const struct words *w, const int fds[3], int report, int link);
 int kill_children(const pid_t *spare, int n);
 
 /* terminal.c */

@@ -71,6 +71,7 @@ int cgroup_make(const struct plan *plan, const struct open_request *want, uint32
     if ((cell->fds[i] = openat(cg->dir, path, O_WRONLY | O_CLOEXEC)) < 0) { snprintf(where, n, "open cgroup %c", cg->kind); return -1; }
   }
   if (!cell->made) cell->cpu_fd = cgroup_cpu_account(plan, slot);
+  cell->again = again;
   cell->made = 1;
   cell->memory_bytes = want->memory_bytes;
   cell->cpu_percent = want->cpu_percent;

@@ -65,24 +65,39 @@ static unsigned short length;
 static void add(struct sock_filter f) { code[length++] = f; }
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* A balanced search over sorted numbers: about seven comparisons for each system call instead of eighty. */
-static void search(const int *list, int n) {
-  if (n <= 2) {
-    for (int i = 0; i < n; i++) { add(JUMP(BPF_JEQ, (unsigned)list[i], 0, 1)); add(FAIL(EPERM)); }
-    add(RETURN(SECCOMP_RET_ALLOW));
-    return;
-  }
-  int middle = n / 2, at = length;
-  add(JUMP(BPF_JGE, (unsigned)list[middle], 0, 0));
-  search(list, middle);
-  code[at].jt = (uint8_t)(length - at - 1);
-  search(list + middle, n - middle);
+/* The refused numbers as ranges, [bounds[0], bounds[1]), [bounds[2], bounds[3]) ...: a balanced search over their bounds, about
+   seven comparisons for each system call. A short filter is also soon translated, and each sandbox has it translated anew. */
+static unsigned bounds[2 * NDENY];
+static int nbounds;
+static struct { unsigned short at; uint8_t yes, refused; } ends[4 * NDENY]; /* jumps to one of the two last words */
+static int nends;
+
+/* Which of two ends a number between bounds[i - 1] and bounds[i] comes to is told by whether i is odd. */
+static void leave(int at, int yes, int i) {
+  ends[nends].at = (unsigned short)at; ends[nends].yes = (uint8_t)yes; ends[nends++].refused = i & 1;
 }
 
-static void build(void) {
+static void search(int from, int to) { /* at least one bound */
+  int middle = from + (to - from) / 2, at = length;
+  add(JUMP(BPF_JGE, bounds[middle], 0, 0));
+  if (middle > from) search(from, middle); else leave(at, 0, middle);
+  if (middle + 1 < to) { code[at].jt = (uint8_t)(length - at - 1); search(middle + 1, to); } else leave(at, 1, middle + 1);
+}
+
+static void find_bounds(void) {
   int sorted[NDENY];
   for (size_t i = 0; i < NDENY; i++) sorted[i] = DENY[i];
   qsort(sorted, NDENY, sizeof *sorted, by_number);
+  for (size_t i = 0; i < NDENY; i++) {
+    if (nbounds && bounds[nbounds - 1] == (unsigned)sorted[i]) bounds[nbounds - 1]++;
+    else if (!nbounds || bounds[nbounds - 1] < (unsigned)sorted[i]) { bounds[nbounds++] = (unsigned)sorted[i]; bounds[nbounds++] = (unsigned)sorted[i] + 1; }
+  }
+}
+
+_Static_assert(2 * NDENY < 240, "a jump of the filter reaches 255 words");
+
+static void build(void) {
+  find_bounds();
   add(LOAD(arch));
   add(JUMP(BPF_JEQ, NATIVE_ARCH, 1, 0));
   add(RETURN(SECCOMP_RET_KILL_PROCESS));
@@ -116,8 +131,17 @@ static void build(void) {
   add(JUMP(BPF_JEQ, 0, 1, 0));
   add(FAIL(EPERM));
   add(RETURN(SECCOMP_RET_ALLOW));
-  search(sorted, (int)NDENY);
+  search(0, nbounds);
+  for (int i = 0; i < nends; i++) { /* 127 bounds keep every jump in reach */
+    uint8_t far = (uint8_t)(length + ends[i].refused - ends[i].at - 1);
+    if (ends[i].yes) code[ends[i].at].jt = far; else code[ends[i].at].jf = far;
+  }
+  add(RETURN(SECCOMP_RET_ALLOW));
+  add(FAIL(EPERM));
 }
+
+/* Ahead of need, so that what is forked finds it ready. */
+void filter_ready(void) { if (!length) build(); }
 
 /* Landlock, where the kernel has scopes (6.12): no abstract socket and no signal reaches out of this sandbox. Returns 0
    when it holds. Declared here because older headers lack the field. */
@@ -132,7 +156,7 @@ int filter_scope(void) {
 }
 
 int filter_load(void) {
-  if (!length) build();
+  filter_ready();
   struct sock_fprog program = {length, code};
   return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
 }

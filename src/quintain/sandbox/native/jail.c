@@ -97,6 +97,12 @@ static unsigned long long file_room(const struct plan *plan, const struct open_r
   return memory_group && want->disk_bytes > most ? most : want->disk_bytes;
 }
 
+/* What the next ones will need alike, made ready before they are forked. */
+static char options[96];
+void jail_ready(const struct plan *plan, const struct open_request *want) {
+  snprintf(options, sizeof options, "size=%llu,nr_inodes=%llu,mode=755", file_room(plan, want), (unsigned long long)want->inodes);
+}
+
 /* Turns this fresh process into PID 1 of a sandbox; never returns. */
 void jail_enter(const struct plan *plan, const struct open_request *want, uint32_t slot, const int *cgroup_fds, int cpu_fd, int net_fd, int sock) {
   sock_fd = sock;
@@ -105,8 +111,6 @@ void jail_enter(const struct plan *plan, const struct open_request *want, uint32
   if (setsid() < 0) broken("start a session");
   for (int i = 0; i < plan->ncgroups; i++) if (write(cgroup_fds[i], "0", 1) != 1) broken("join a cgroup");
   if (unshare(CLONE_NEWCGROUP)) broken("hide the cgroups");
-  char options[96];
-  snprintf(options, sizeof options, "size=%llu,nr_inodes=%llu,mode=755", file_room(plan, want), (unsigned long long)want->inodes);
   int users = -1;
   if (plan->writable) {
     const char *failed = root_make_writable(plan, options, agent_uid, program_uid, &users);
@@ -127,11 +131,15 @@ void jail_enter(const struct plan *plan, const struct open_request *want, uint32
   if (plan->rootless) drop_bounding_set(); /* a new user namespace has brought a full one */
   int null = open("/dev/null", O_RDWR);
   if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0) broken("open /dev/null");
+  int oom = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+  if (oom < 0) broken("open the OOM score");
+  if (oom < 64 && (oom = fcntl(oom, F_DUPFD_CLOEXEC, 64)) < 0) broken("move the OOM score");
   if (cpu_fd >= 0 && cpu_fd < 5 && (cpu_fd = fcntl(cpu_fd, F_DUPFD_CLOEXEC, 5)) < 0) broken("move the CPU account");
   if (sock != 3 && dup2(sock, 3) < 0) broken("place the socket");
   sock_fd = 3;
   if (cpu_fd >= 0 && cpu_fd != 4 && dup2(cpu_fd, 4) < 0) broken("place the CPU account");
-  int keep = cpu_fd >= 0 ? 5 : 4;
+  int keep = cpu_fd >= 0 ? 5 : 4, oom_fd = keep++;
+  if (dup3(oom, oom_fd, O_CLOEXEC) < 0) broken("place the OOM score");
   for (int i = 0; i < nuppers; i++) if ((uppers[i].fd = fcntl(uppers[i].fd, F_DUPFD_CLOEXEC, 64)) < 0) broken("move the upper directories");
   for (int i = 0; i < nuppers; i++, keep++) if ((uppers[i].fd = dup3(uppers[i].fd, keep, O_CLOEXEC)) < 0) broken("place the upper directories");
   if (fcntl(3, F_SETFD, FD_CLOEXEC) || syscall(SYS_close_range, keep, ~0u, 0)) broken("close descriptors");
@@ -141,5 +149,5 @@ void jail_enter(const struct plan *plan, const struct open_request *want, uint32
   if (filter_scope() && want->network == NET_EMPTY && net_fd >= 0) { errno = ENOSYS; broken("close the shared network namespace to abstract sockets (Landlock scopes need kernel 6.12)"); }
   if (chdir("/work")) broken("enter /work");
   if (filter_load()) broken("load the system-call filter");
-  agent_main(3, cpu_fd >= 0 ? 4 : -1, program_uid);
+  agent_main(3, cpu_fd >= 0 ? 4 : -1, oom_fd, program_uid);
 }

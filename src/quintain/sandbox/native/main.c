@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,6 +30,15 @@ static void become_namespace_root(void) {
   snprintf(map, sizeof map, "0 %u 1", gid); put("/proc/self/gid_map", map);
 }
 
+/* What the words of a root no longer needed are to every process that is forked from here: baggage. */
+static void forget_words(char **words) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  char *end = words[0];
+  for (char **w = words; *w; w++) if (*w + strlen(*w) + 1 > end) end = *w + strlen(*w) + 1;
+  uintptr_t from = ((uintptr_t)words[0] + page) & ~(page - 1), to = (uintptr_t)end & ~(page - 1);
+  if (to > from) madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
 int main(int argc, char **argv) {
   struct plan plan;
   if (plan_read(&plan, argc, argv)) return 64;
@@ -40,7 +50,11 @@ int main(int argc, char **argv) {
   pid_t spawner = fork();
   if (spawner < 0) { perror("quintain-sandbox: fork"); return 70; }
   if (spawner == 0) {
-    if (!plan.zygote) { spawner_enter(&plan); spawner_main(&plan); }
+    if (!plan.zygote) {
+      spawner_enter(&plan);
+      if (!plan.writable && plan.mounts[0]) forget_words(plan.mounts); /* a root for each sandbox reads them again */
+      spawner_main(&plan);
+    }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     execv(plan.zygote[0], plan.zygote);
     fprintf(stderr, "quintain-sandbox: exec %s: %s\n", plan.zygote[0], strerror(errno));

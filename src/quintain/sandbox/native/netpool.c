@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 #define PARKED 32
-static int parked[2 * PARKED], count, lent, proc = -1, own = -1, empty = -1;
+static struct net parked[2 * PARKED];
+static int count, lent, proc = -1, own = -1, empty = -1;
 
 int loopback_raise(void) {
   struct ifreq request;
@@ -48,40 +49,43 @@ int netpool_empty(void) {
 int netpool_refill(void) {
   if (own < 0 || count + (lent < PARKED / 2 ? lent : PARKED / 2) >= PARKED) return 0; /* what is out may come back */
   if (unshare(CLONE_NEWNET)) return 0;
-  int fd = loopback_raise() ? -1 : openat(proc, "self/ns/net", O_RDONLY | O_CLOEXEC);
+  struct net made = {-1, -1};
+  if (!loopback_raise()) {
+    made.fd = openat(proc, "self/ns/net", O_RDONLY | O_CLOEXEC);
+    made.traffic = openat(proc, "self/net/dev", O_RDONLY | O_CLOEXEC); /* of this namespace, whoever reads it */
+  }
   if (setns(own, CLONE_NEWNET)) _exit(77); /* a spawner in the wrong network would be a leak */
-  if (fd < 0) return 0;
-  parked[count++] = fd;
+  if (made.fd < 0) return 0;
+  parked[count++] = made;
   return 1;
+}
+
+static int is_untouched(int traffic) {
+  char text[1024];
+  unsigned long long in = 1, out = 1;
+  ssize_t n = traffic < 0 ? -1 : pread(traffic, text, sizeof text - 1, 0);
+  if (n <= 0) return 0;
+  text[n] = 0;
+  char *at = strstr(text, "lo:");
+  return at && sscanf(at + 3, "%*u %llu %*u %*u %*u %*u %*u %*u %*u %llu", &in, &out) == 2 && !in && !out;
+}
+
+/* Lets go of one for good. */
+void netpool_drop(struct net net) {
+  lent--;
+  close(net.fd);
+  if (net.traffic >= 0) close(net.traffic);
 }
 
 /* Take back a namespace whose sandbox is gone, if not one packet ever passed in it: then no connection can linger, its
    sockets died with their processes, and nothing tells it from a new one. Any other is let go. */
-void netpool_give(int fd) {
-  char text[1024];
-  int clean = 0;
-  lent--;
-  if (count < 2 * PARKED && !setns(fd, CLONE_NEWNET)) {
-    int dev = openat(proc, "self/net/dev", O_RDONLY | O_CLOEXEC);
-    ssize_t n = dev < 0 ? -1 : read(dev, text, sizeof text - 1);
-    if (dev >= 0) close(dev);
-    if (n > 0) {
-      unsigned long long in = 1, out = 1;
-      text[n] = 0;
-      char *at = strstr(text, "lo:");
-      clean = at && sscanf(at + 3, "%*u %llu %*u %*u %*u %*u %*u %*u %*u %llu", &in, &out) == 2 && !in && !out;
-    }
-    if (setns(own, CLONE_NEWNET)) _exit(77);
-  }
-  if (clean) parked[count++] = fd; else close(fd);
+void netpool_give(struct net net) {
+  if (count < 2 * PARKED && is_untouched(net.traffic)) { lent--; parked[count++] = net; } else netpool_drop(net);
 }
 
-/* A namespace to enter, or -1: then make one. */
-int netpool_take(void) {
-  if (!count) return -1;
+/* A namespace to enter, or one without a descriptor: then make one. */
+struct net netpool_take(void) {
+  if (!count) return (struct net){-1, -1};
   lent++;
   return parked[--count];
 }
-
-/* One that its taker closes instead of giving it back. */
-void netpool_forget(void) { lent--; }

@@ -3,6 +3,7 @@
    A layered root is put together in a workshop, a small tmpfs: `top` holds every mount point as a real directory or file and
    lies above all layers, so that no link of an image decides where something is mounted. */
 #include "root.h"
+#include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -52,13 +53,73 @@ static void bind_read_only(const char *from, const char *to) {
   fail("make read-only", to);
 }
 
+/* A device of our own is one mount less in every sandbox. Not where we may not make one: it is bound then. */
+static int own_nodes;
+static int make_node(const char *from, const char *to) {
+  struct stat st;
+  if (!own_nodes || stat(from, &st) || !S_ISCHR(st.st_mode)) return 0;
+  if (mknod(to, S_IFCHR | 0666, st.st_rdev)) return own_nodes = 0;
+  if (chmod(to, 0666)) fail("open to all", to);
+  int fd = open(to, O_RDONLY | O_CLOEXEC); /* a mount of this user namespace may have no devices */
+  if (fd < 0) { unlink(to); return own_nodes = 0; }
+  close(fd);
+  return 1;
+}
+
 static void write_file(const char *path, const char *text) {
   int fd = open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0 || write(fd, text, strlen(text)) < 0) fail("write", path);
   close(fd);
 }
 
-/* The words, in triples: dir PATH - | file PATH CONTENT | link TARGET PATH | ro FROM TO | dev NAME - |
+/* What any user of the host may read of `name` in `from`, as files of our own; links stay links. Sockets and such stay away. */
+static void copy(int from, int to, const char *name) {
+  struct stat st;
+  char text[4096];
+  if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW)) fail("find", name);
+  if (S_ISLNK(st.st_mode)) {
+    ssize_t n = readlinkat(from, name, text, sizeof text - 1);
+    if (n < 0) fail("read the link", name);
+    text[n] = 0;
+    if (symlinkat(text, to, name)) fail("link", name);
+    return;
+  }
+  int directory = S_ISDIR(st.st_mode);
+  if ((!directory && !S_ISREG(st.st_mode)) || !(st.st_mode & S_IROTH) || (directory && !(st.st_mode & S_IXOTH))) return;
+  int source = openat(from, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (source < 0) fail("open", name);
+  if (directory) {
+    DIR *list = fdopendir(source);
+    if (!list || (mkdirat(to, name, 0755) && errno != EEXIST)) fail("mkdir", name);
+    int target = openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (target < 0) fail("open", name);
+    for (struct dirent *e; (e = readdir(list));) if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) copy(dirfd(list), target, e->d_name);
+    close(target);
+    closedir(list);
+    return;
+  }
+  int target = openat(to, name, O_CREAT | O_WRONLY | O_EXCL | O_CLOEXEC, st.st_mode & 0111 ? 0755 : 0644);
+  if (target < 0) fail("create", name);
+  for (ssize_t n; (n = read(source, text, sizeof text)) != 0;) if (n < 0 || write(target, text, (size_t)n) != n) fail("copy", name);
+  close(source); close(target);
+}
+
+/* FROM's last name is TO's: its parent is there already. */
+static void copy_in(const char *from, char *to) {
+  char *name = strrchr(to, '/'), *last = strrchr(from, '/');
+  if (!name || !last || strcmp(name, last)) { errno = EINVAL; fail("copy", from); }
+  char above[4096];
+  snprintf(above, sizeof above, "%.*s", (int)(last - from + 1), from);
+  int source = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  *name = 0;
+  int target = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  *name = '/';
+  if (source < 0 || target < 0) fail("open the directories of", from);
+  copy(source, target, name + 1);
+  close(source); close(target);
+}
+
+/* The words, in triples: dir PATH - | file PATH CONTENT | link TARGET PATH | ro FROM TO | copy FROM TO | dev NAME - |
    layer PATH - (numbered l0, l1, ...) | over TO LOWERS ("top:l1:l0", highest first; "." is the root) | rw - - */
 static void lay_out(char **m) {
   static const char *const dirs[] = {"dev", "dev/shm", "dev/pts", "proc", "work", "tmp", "run", "mnt", "etc", "root"};
@@ -66,10 +127,11 @@ static void lay_out(char **m) {
   if (chmod("tmp", 01777)) fail("open to all", "tmp");
   if (symlink("pts/ptmx", "dev/ptmx")) fail("link", "dev/ptmx"); /* leads nowhere in a sandbox without a devpts */
   for (; m[0]; m += 3) {
-    char *target = !strcmp(m[0], "ro") || !strcmp(m[0], "link") ? m[2] : m[1];
+    char *target = !strcmp(m[0], "ro") || !strcmp(m[0], "link") || !strcmp(m[0], "copy") ? m[2] : m[1];
     if (!strcmp(m[0], "dev")) {
       char from[64], to[64];
       snprintf(from, sizeof from, "/dev/%s", m[1]); snprintf(to, sizeof to, "dev/%s", m[1]);
+      if (make_node(from, to)) continue;
       make_place(from, to);
       continue;
     }
@@ -79,6 +141,7 @@ static void lay_out(char **m) {
     else if (!strcmp(m[0], "ro")) make_place(m[1], target);
     else if (!strcmp(m[0], "link")) { if (symlink(m[1], target)) fail("link", target); }
     else if (!strcmp(m[0], "file")) write_file(target, m[2]);
+    else if (!strcmp(m[0], "copy")) copy_in(m[1], target);
     else { errno = EINVAL; fail("understand", m[0]); }
   }
 }
@@ -89,6 +152,7 @@ static void bring_in(char **m, int layered) {
   char at[64];
   for (; m[0]; m += 3) {
     int device = !strcmp(m[0], "dev");
+    if (device && own_nodes) continue;
     if (!strcmp(m[0], "over")) {
       if (novers == MAX_UPPERS) { errno = E2BIG; fail("take", "one more overlay"); }
       overs[novers].to = m[1]; overs[novers++].lowers = m[2];
@@ -151,12 +215,13 @@ static const char *building_site(char **mounts) {
 void jail_build_root(const struct plan *plan) {
   const char *site = building_site(plan->mounts);
   int layered = has(plan->mounts, "over");
+  own_nodes = !layered && !plan->rootless;
   umask(022);
   /* SysV and POSIX queues are closed by the filter; this keeps the host's own out of sight as well. A namespace for each
      sandbox would cost one more superblock, and those make every later memory cgroup dearer (docs/log.md). */
   if (unshare(CLONE_NEWNS | CLONE_NEWIPC)) fail("unshare", "mount and ipc namespaces");
   if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)) fail("make private", "/");
-  if (mount("tmpfs", site, "tmpfs", MS_NOSUID | MS_NODEV, "size=16m,mode=755")) fail("mount", "tmpfs for the root");
+  if (mount("tmpfs", site, "tmpfs", MS_NOSUID | (own_nodes ? 0ul : MS_NODEV), "size=32m,mode=755")) fail("mount", "tmpfs for the root");
   if (chdir(site)) fail("enter", site);
   static const char *const rooms[] = {"top", "root", "box", "proc"};
   for (unsigned i = 0; layered && i < sizeof rooms / sizeof *rooms; i++) if (mkdir(rooms[i], 0755)) fail("mkdir", rooms[i]);
@@ -179,7 +244,7 @@ void jail_build_root(const struct plan *plan) {
 void jail_seal_root(void) {
   /* what is made here inherits an empty bounding set: no exec can ever gain a capability */
   drop_bounding_set();
-  unsigned long flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV;
+  unsigned long flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | (own_nodes ? 0ul : MS_NODEV);
   if (mount(NULL, "/", NULL, flags, NULL)) fail("make read-only", "/");
 }
 

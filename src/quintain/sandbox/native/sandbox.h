@@ -20,7 +20,7 @@ struct open_request {
 };
 enum { OPEN_TERMINALS = 1 }; /* a devpts of its own */
 struct close_request { uint32_t op, id; };
-struct opened { uint32_t op, id; int32_t pid; uint32_t slot; };
+struct opened { uint32_t op, id; int32_t pid; uint32_t slot, again, pad; }; /* again: its groups have served before, with the same limits */
 struct refused { uint32_t op, id; int32_t error; char where[64]; };
 /* Read before the cgroup goes; UINT64_MAX = not measured. */
 struct down { uint32_t op, id; int32_t wait_status; uint32_t pad; uint64_t oom_kills, peak_memory_bytes, cpu_ns, peak_processes; };
@@ -68,28 +68,32 @@ struct plan {
 };
 
 
+struct net { int fd, traffic; }; /* a network namespace, and the counters of its interfaces; -1 = none */
 struct cell {               /* one sandbox, as the spawner sees it; what it holds outlives it where it may be used again */
-  uint32_t id; pid_t pid; int closing, holds, made, net_fd, cpu_fd, fds[MAX_CGROUPS];
+  uint32_t id; pid_t pid; int closing, holds, made, again, cpu_fd, fds[MAX_CGROUPS]; struct net net;
   uint64_t memory_bytes; uint32_t cpu_percent;
 };
 
 /* root.c, jail.c */
 void jail_build_root(const struct plan *plan);
 void jail_seal_root(void);
+void jail_ready(const struct plan *plan, const struct open_request *want);
 void jail_enter(const struct plan *plan, const struct open_request *want, uint32_t slot, const int *cgroup_fds, int cpu_fd, int net_fd, int sock);
 /* filter.c */
+void filter_ready(void);
 int filter_load(void);
 int filter_scope(void);
 /* netpool.c: network namespaces with loopback up, made ahead of need */
 void netpool_start(int rootless);
-int netpool_take(void);
-void netpool_give(int fd);
-void netpool_forget(void);
+struct net netpool_take(void);
+void netpool_give(struct net net);
+void netpool_drop(struct net net);
 int netpool_empty(void);
 int netpool_refill(void);
 int loopback_raise(void);
 /* agent.c */
-_Noreturn void agent_main(int sock, int cpu_fd, uint32_t program_uid);
+void agent_ready(void);
+_Noreturn void agent_main(int sock, int cpu_fd, int oom_fd, uint32_t program_uid);
 void agent_broken(int sock, const char *where, int error);
 /* cgroup.c */
 int cgroup_make(const struct plan *plan, const struct open_request *want, uint32_t slot, struct cell *cell, char *where, size_t n);

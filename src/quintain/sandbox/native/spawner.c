@@ -83,7 +83,9 @@ static void open_one(const struct open_request *want, uint32_t id) {
   }
   struct clone_args args;
   memset(&args, 0, sizeof args);
-  int net_fd = want->network == NET_LOOPBACK ? netpool_take() : want->network == NET_EMPTY ? netpool_empty() : -1;
+  struct net net = {-1, -1};
+  if (want->network == NET_LOOPBACK) net = netpool_take();
+  int net_fd = want->network == NET_EMPTY ? netpool_empty() : net.fd;
   args.flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS; /* ipc: one namespace for all of an engine's, see jail.c */
   if (net_fd < 0 && want->network != NET_HOST) args.flags |= CLONE_NEWNET;
   if (plan->rootless) args.flags |= CLONE_NEWUSER;
@@ -109,8 +111,8 @@ static void open_one(const struct open_request *want, uint32_t id) {
     }
   }
   cell->holds = pid > 0 && alive < HOLDING;
-  cell->net_fd = want->network == NET_LOOPBACK ? net_fd : -1;
-  if (cell->net_fd >= 0 && !cell->holds) { close(cell->net_fd); cell->net_fd = -1; netpool_forget(); }
+  cell->net = net;
+  if (net.fd >= 0 && !cell->holds) { netpool_drop(net); cell->net.fd = -1; }
   if (pair[1] >= 0) close(pair[1]);
   for (int i = 0; i < 2; i++) if (gate[i] >= 0) close(gate[i]);
   cgroup_done(plan, cell);
@@ -122,7 +124,7 @@ static void open_one(const struct open_request *want, uint32_t id) {
   }
   cell->id = id; cell->pid = pid; cell->closing = 0;
   alive++;
-  struct opened done = {OP_OPENED, id, pid, (uint32_t)slot};
+  struct opened done = {OP_OPENED, id, pid, (uint32_t)slot, (uint32_t)cell->again, 0};
   tell(&done, sizeof done, pair[0]);
   close(pair[0]);
 }
@@ -138,8 +140,8 @@ static void bury(uint32_t slot, int status) {
   if (!asked) cgroup_usage(plan, slot, &d);
   cell->pid = 0;
   alive--;
-  if (cell->net_fd >= 0) netpool_give(cell->net_fd);
-  cell->net_fd = -1;
+  if (cell->net.fd >= 0) netpool_give(cell->net);
+  cell->net.fd = -1;
   if (cell->holds && asked && nkept < KEPT && cgroup_reuse(plan, slot)) kept[nkept++] = slot;
   else { cell->holds = 0; cgroup_done(plan, cell); cgroup_remove(plan, slot); }
   tell(&d, sizeof d, -1);
@@ -167,6 +169,7 @@ static void serve(void) {
   if (op == OP_OPEN && (size_t)n == sizeof(struct open_request)) {
     struct open_request want;
     memcpy(&want, bytes, sizeof want);
+    jail_ready(plan, &want);
     for (uint32_t i = 0; i < want.count; i++) open_one(&want, want.first + i);
   } else if (op == OP_CLOSE && (size_t)n == sizeof(struct close_request)) {
     struct close_request want;
@@ -194,6 +197,8 @@ _Noreturn void spawner_main(struct plan *p) {
   sigprocmask(SIG_BLOCK, &set, NULL);
   int children = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
   if (!cells || children < 0) { refuse(0, errno, "start the spawner"); _exit(70); }
+  agent_ready();
+  filter_ready();
   jail_seal_root();
   uint32_t hello[2] = {OP_HELLO, ncells};
   tell(hello, sizeof hello, -1);

@@ -84,12 +84,12 @@ static void obey(int link, int *killing) {
 
 static void end_tree(void) { if (kill_children(NULL, 0) < 0) kill_descendants(); }
 
-_Noreturn void warden_main(struct command *c, const struct run_request *want, char *strings, size_t n, const int fds[3], int report, int link) {
+_Noreturn void warden_main(struct command *c, const struct run_request *want, const struct words *w, const int fds[3], int report, int link) {
   int killing = 0, status;
   struct rusage r;
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   leader = fork();
-  if (leader == 0) exec_program(c, want, strings, n, fds, report);
+  if (leader == 0) exec_program(c, want, w, fds, report);
   if (leader < 0) { int error = errno; if (write(report, &error, sizeof error) < 0) _exit(126); _exit(127); }
   if (link != 3 && dup2(link, 3) < 0) _exit(127);
   fcntl(3, F_SETFD, FD_CLOEXEC);
