@@ -138,6 +138,18 @@ def test_tests_that_cannot_be_started_are_the_task_s_fault() -> None:
 
 
 @needs_native
+def test_an_answer_that_removes_the_interpreter_of_the_tests_has_failed(tmp_path: Path) -> None:
+    item = harbor_item(harbors.small(
+        tmp_path / "task",
+        environment__Dockerfile="FROM host\nWORKDIR /app\nRUN mkdir -p /opt/x && cp /bin/sh /opt/x/sh\n",
+        tests__test_dot_sh="#!/opt/x/sh\necho 0 > /logs/verifier/reward.txt\n"))
+    cheat = {"solve.sh": b"#!/bin/sh\nrm -r /opt/x\n"}
+    _, verdict = tried(item, {"cheat": cheat}, tmp_path / "cache")["cheat"]
+    assert verdict.fault is not None
+    assert (verdict.fault.owner, verdict.fault.kind) == (Owner.POLICY, FaultKind.MISSING_REQUIRED_TEST)
+
+
+@needs_native
 def test_tests_that_need_a_writable_root_say_so() -> None:
     with pytest.raises(TaskError, match=r"does the image have a writable root"):
         verdict_of(ScriptSuite(files={"test.sh": b"#!/bin/sh\n"}), {})

@@ -140,7 +140,8 @@ async def _run(
         memory_bytes=max(limits.memory_bytes, 512 * MEBIBYTE), processes=max(limits.processes, 64),
     )
     async with backend.open(image, limits=wide, network=network) as (sandbox,):
-        await _make_ready(sandbox, suite, {**suite.files, **(step.files if step else {})})
+        tests = {**suite.files, **(step.files if step else {})}
+        await _make_ready(sandbox, suite, tests)
         try:
             await _lay(sandbox, answer.files, answer.executable)
         except OSError as error:
@@ -154,7 +155,21 @@ async def _run(
         argv = step.argv if step else suite.argv
         outcome = await sandbox.run(
             argv, cwd=suite.workdir, env=env, limits=msgspec.structs.replace(wide, wall_seconds=seconds))
+        if outcome.status is Status.NOT_STARTED:
+            script = tests.get(PurePosixPath(argv[0]).name) if argv else None
+            return Ran(outcome=outcome, fault=_not_started(suite, script, answer, outcome))
         return await _judged(sandbox, suite, outcome)
+
+
+def _not_started(suite: ScriptSuite, script: bytes | None, answer: Frozen, outcome: Outcome) -> Fault:
+    """The answer's fault where it brought or removed the interpreter of the script. Raises TaskError otherwise."""
+    first = (script or b"").split(b"\n", 1)[0].removeprefix(b"#!").decode(errors="replace").split()
+    interpreter = first[0].strip("/") if first else ""
+    gone = any(interpreter == path or interpreter.startswith(f"{path}/") for path in answer.removed)
+    said = f"the tests cannot be started: {outcome.error_text[-_QUOTED:].strip()}"
+    if interpreter and (gone or interpreter in answer.files):
+        return _policy(FaultKind.MISSING_REQUIRED_TEST, f"{said}: the answer changed their interpreter")
+    raise TaskError(said, file=suite.argv[0] if suite.argv else None, kind=FaultKind.TASK_ENVIRONMENT)
 
 
 def _crashed(ran: Ran) -> bool:
@@ -187,9 +202,6 @@ async def _lay(sandbox: Sandbox, files: Mapping[str, bytes], executable: frozens
 
 async def _judged(sandbox: Sandbox, suite: ScriptSuite, outcome: Outcome) -> Ran:
     """What a script that has ended left behind. How it ended is told by the backend, and no process of it lives."""
-    if outcome.status is Status.NOT_STARTED:
-        raise TaskError(f"the tests cannot be started: {outcome.error_text[-_QUOTED:].strip()}",
-                        file=suite.argv[0] if suite.argv else None, kind=FaultKind.TASK_ENVIRONMENT)
     limits = {Status.TIMED_OUT: FaultKind.TIMEOUT, Status.CPU_LIMIT: FaultKind.CPU_LIMIT,
               Status.OUT_OF_MEMORY: FaultKind.OOM_KILL}
     if outcome.status in limits:
