@@ -128,11 +128,13 @@ def _work(n: int) -> int:
 
 
 def test_a_sign_is_given_only_where_the_interval_excludes_zero_and_the_effect_is_worth_naming():
-    def value(at: float, half: float) -> float | None:
-        return Timing(log2_speedup=Interval(at=at, low=at - half, high=at + half)).value
+    def value(*log2_speedups: float) -> float | None:
+        return _compared([1.0] * len(log2_speedups), [2.0 ** x for x in log2_speedups]).value
 
-    assert value(0.5, 0.6) == 0.5 and value(0.05, 0.01) == 0.5
-    assert value(0.5, 0.1) == 0.75 and value(-3.0, 0.1) == 0.0 and value(3.0, 0.1) == 1.0
+    assert value(0.0, 0.3, 0.1, 0.2, 0.0) == 0.5 and value(0.05, 0.05, 0.06, 0.05, 0.05) == 0.5
+    assert value(0.09, 0.2, 0.15, 0.12, 0.35) == 0.5  # 95 % would do: [0.06, 0.31]
+    assert value(0.5, 0.5, 0.51, 0.49, 0.5) == pytest.approx(0.75)
+    assert value(-3.0, -3.0, -3.1, -2.9, -3.0) == 0.0 and value(3.0, 3.0, 3.1, 2.9, 3.0) == 1.0
     assert Timing().value is None and Timing(wrong=True).value == 0.0
 
 

@@ -3,7 +3,8 @@
 Covers: time is what the control group of the answer's own sandbox counted, so no clock of the answer's is asked, and
 threads, children and what is done at import count; every run has fresh processes and (with a `workload.py`) fresh
 inputs, so that nothing can be kept from one run to the next; the outputs of the timed runs themselves are checked. A
-sign is given only where the interval excludes 0 and the effect is worth naming.
+sign is given only where even the 99 % interval excludes 0 and the effect is worth naming: at 95 %, one identical
+program in twenty would get one.
 Does not cover: work that a single run may share between its own inputs; what crossing the socket costs is part of both
 times and draws their ratio towards 1; without a `workload.py` the inputs are those of the hidden tests.
 """
@@ -36,12 +37,14 @@ ANSWER_CPU = (8.0, 1.0)
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of CPU of each pair of runs, what costs nothing to do with the work taken off. `log2_speedup` is that of
-    the answer over the reference, with its interval; None, with the reason in `why`, where it is not known. `wrong`
-    says that an output of a timed run was not right, or that the answer ran into its limits."""
+    the answer over the reference, with its 95 % interval; None, with the reason in `why`, where it is not known.
+    `signed` says that its 99 % interval excludes 0. `wrong` says that an output of a timed run was not right, or that
+    the answer ran into its limits."""
 
     answer_seconds: tuple[float, ...] = ()
     reference_seconds: tuple[float, ...] = ()
     log2_speedup: Interval | None = None
+    signed: bool = False
     wrong: bool = False
     why: str = ""
 
@@ -52,7 +55,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
             return 0.0
         if self.log2_speedup is None:
             return None
-        effect = self.log2_speedup.at if self.log2_speedup.excludes_zero else 0.0
+        effect = self.log2_speedup.at if self.signed else 0.0
         return 0.5 if abs(effect) < BAND else 0.5 + 0.5 * min(max(effect, -1.0), 1.0)
 
 
@@ -110,7 +113,8 @@ def _compared(answer: Sequence[float], reference: Sequence[float]) -> Timing:
         return msgspec.structs.replace(timing, why=(
             f"something interferes: the reference's own times spread by {spread:.0%} of their median"))
     ratios = [math.log2(ours / theirs) for theirs, ours in zip(answer, reference, strict=True)]
-    return msgspec.structs.replace(timing, log2_speedup=mean_of(ratios))
+    signed = mean_of(ratios, surer=True).excludes_zero
+    return msgspec.structs.replace(timing, log2_speedup=mean_of(ratios), signed=signed)
 
 
 class Performance:
