@@ -1,9 +1,10 @@
 """What a reply becomes: a program that can be run, or a fault that says why not, and what was wrong when it ran."""
 
+from quintain.program._language import Language
 from quintain.program.assemble import Build, assemble
 from quintain.program.check import MAX_SOURCE_BYTES, check_source
-from quintain.program.diagnose import diagnose_outcome
-from quintain.program.languages import LANGUAGES, Language, language, language_of_path, language_of_tag
+from quintain.program.diagnose import Stage, diagnose_outcome, diagnose_output
+from quintain.program.languages import LANGUAGES, language, language_of_path, language_of_tag
 from quintain.program.oddities import odd_characters
 from quintain.program.parse import Answer, parse, parse_answer
 from quintain.program.patch import Patched, apply_patch
@@ -14,7 +15,8 @@ from quintain.program.toolcalls import Tool, ToolCall, parse_tool_calls, tool_ca
 
 __all__ = [
     "Answer", "Build", "Frame", "LANGUAGES", "Language", "MAX_SOURCE_BYTES", "Patched", "Phase", "Raised", "Side",
-    "Spoken", "Tool", "ToolCall", "apply_patch", "assemble", "check_source", "clean_path", "diagnose_exception",
-    "diagnose_outcome", "is_protected", "language", "language_of_path", "language_of_tag", "odd_characters", "parse",
-    "parse_answer", "parse_tool_calls", "tool_calls_in", "without_reasoning",
+    "Spoken", "Stage", "Tool", "ToolCall", "apply_patch", "assemble", "check_source", "clean_path",
+    "diagnose_exception", "diagnose_outcome", "diagnose_output", "is_protected", "language", "language_of_path",
+    "language_of_tag", "odd_characters", "parse", "parse_answer", "parse_tool_calls", "tool_calls_in",
+    "without_reasoning",
 ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
+from enum import StrEnum
 
 import msgspec
 
+from quintain.program._language import Language, Trace
+from quintain.program._rows import by_compiler, by_runtime, own_file
 from quintain.program._traceback import read_python_traceback, read_v8_stack
-from quintain.program.languages import Language, Trace, language
+from quintain.program.languages import language
 from quintain.program.raised import Raised, diagnose_exception
 from quintain.types import Fault, FaultKind, KilledBy, Outcome, Owner, Program, Status
 
@@ -25,6 +27,13 @@ _LIMITS: dict[Status, tuple[FaultKind, str]] = {
     Status.OUT_OF_MEMORY: (FaultKind.OOM_KILL, "it used more memory than it may and was killed"),
     Status.OUTPUT_LIMIT: (FaultKind.OUTPUT_LIMIT, "it wrote more output than it may"),
 }
+
+
+class Stage(StrEnum):
+    """What was being done when the output was written."""
+
+    BUILD = "build"
+    RUN = "run"
 
 
 def diagnose_outcome(
@@ -52,8 +61,38 @@ def diagnose_outcome(
         return _not_started(outcome, program, own)
     stderr = _readable(outcome)
     if outcome.status is Status.SIGNALLED:
-        return _signalled(outcome, row, stderr)
+        return _signalled(outcome, row, stderr, own)
     return _failed(outcome, row, stderr, own, declared)
+
+
+def diagnose_output(
+    language_name: str, stage: Stage, outcome: Outcome, *, own_files: Mapping[str, bytes] | None = None,
+    declared: Collection[str] = (),
+) -> Fault | None:
+    """The fault that the output of a compiler (`Stage.BUILD`: any command that only checks or builds) or of a program
+    (`Stage.RUN`) shows, with file and line; `None` for status OK.
+
+    `own_files` are the policy's, by path; `None` when they are not at hand: relative paths are then taken as they
+    stand. A compiler that is not there is the task's fault, everything that it says of the answer the policy's.
+    Raises ValueError for a language that the table lacks.
+    """
+    row = language(language_name)
+    if stage is Stage.RUN:
+        program = Program(files=dict(own_files or {}), language=row.name)
+        fault = diagnose_outcome(outcome, program, declared=declared)
+        if fault is not None and own_files is None and outcome.status is Status.FAILED:
+            placed = by_runtime(row, _readable(outcome), outcome.exit_code, None)
+            return fault if placed is None else msgspec.structs.replace(fault, file=placed.file, line=placed.line)
+        return fault
+    if outcome.status is not Status.FAILED:
+        return diagnose_outcome(outcome, Program(files={}, language=row.name))
+    text = outcome.stderr[:MAX_READ_CHARS].decode("utf-8", "replace")
+    told = by_compiler(row, text + "\n" + outcome.text[:MAX_READ_CHARS], own_files)
+    if told is not None:
+        return told
+    said = next((line for line in text.splitlines() if line.strip()), "")
+    return _policy(FaultKind.BUILD_ERROR, f"it does not build: exit code {outcome.exit_code}"
+                                          + (f", {said[:300]!r}" if said else ""))
 
 
 def _readable(outcome: Outcome) -> str:
@@ -73,13 +112,18 @@ def _not_started(outcome: Outcome, program: Program, own: Mapping[str, bytes]) -
     )
 
 
-def _signalled(outcome: Outcome, row: Language, stderr: str) -> Fault:
+def _signalled(
+    outcome: Outcome, row: Language, stderr: str, own: Mapping[str, bytes],
+) -> Fault:
     number = outcome.signal or 0
-    told = _from_rows(outcome, row, stderr, {})
-    if told is not None and told.kind is FaultKind.MEMORY_ERROR:
+    told = by_runtime(row, stderr, outcome.exit_code, own)
+    if told is not None and told.kind in (FaultKind.MEMORY_ERROR, FaultKind.RECURSION_ERROR):
         return told
     kind = _SIGNALS.get(number, FaultKind.CRASH_SIGNAL)
-    return _policy(kind, f"signal {number} ({_SIGNAL_NAMES.get(number, 'no name')}) ended it")
+    text = f"signal {number} ({_SIGNAL_NAMES.get(number, 'no name')}) ended it"
+    if told is None:
+        return _policy(kind, text)
+    return msgspec.structs.replace(told, kind=kind, message=f"{text}: {told.message}")
 
 
 def _failed(
@@ -89,7 +133,9 @@ def _failed(
         raised = read_python_traceback(stderr)
         if raised is not None:
             return diagnose_exception(raised, own_files=own, declared=declared)
-    told = _from_rows(outcome, row, stderr, own)
+    told = by_runtime(row, stderr, outcome.exit_code, own)
+    if told is None and row.trace is Trace.LINES:  # compiled and started by one command
+        told = by_compiler(row, stderr, own)
     if told is not None and told.kind is FaultKind.MISSING_DEPENDENCY and _is_promised(told, own, declared):
         told = msgspec.structs.replace(told, kind=FaultKind.RUNTIME_ERROR)
     if row.trace is Trace.V8 and (raised := read_v8_stack(stderr)) is not None:
@@ -102,42 +148,15 @@ def _failed(
                                            + (f"; stderr ends with {last[:300]!r}" if last else ""))
 
 
-def _from_rows(outcome: Outcome, row: Language, stderr: str, own: Mapping[str, bytes]) -> Fault | None:
-    """What the language's rows say of the last line that one of them fits; earlier rows are tried first."""
-    lines = [line.rstrip("\r")[:2000] for line in stderr.split("\n")][-2000:]
-    for rule in row.errors:
-        if rule.exit_codes and outcome.exit_code not in rule.exit_codes:
-            continue
-        pattern = re.compile(rule.pattern)
-        for line in reversed(lines):
-            match = pattern.match(line)
-            if match is not None:
-                groups = match.groupdict()
-                file, number = groups.get("file"), groups.get("line")
-                path = _own_file(file, own) if file else None
-                return Fault(
-                    owner=Owner.POLICY, kind=rule.kind, message=line[:500], file=path,
-                    line=int(number) if path and number else None, exception=groups.get("what"),
-                )
-    return None
-
-
 def _is_promised(fault: Fault, own: Mapping[str, bytes], declared: Collection[str]) -> bool:
     what = fault.exception or ""
     return what in declared or what.startswith((".", "/")) or what in own
 
 
-def _own_file(file: str, own: Mapping[str, bytes]) -> str | None:
-    """The own file that a runtime's message means, `/work/a.sh` or `./a.sh`; `None` if it is none."""
-    parts = file.removeprefix("./").split("/")
-    tails = ("/".join(parts[start:]) for start in range(min(len(parts), 64)))
-    return next((tail for tail in tails if tail in own), None)
-
-
 def _from_v8(raised: Raised, own: Mapping[str, bytes]) -> Fault:
     """A SyntaxError is the file's own only when its place (a frame without a function) is in an own file and no code
     of the answer was running: `eval` of a broken string is a `runtime_error`."""
-    places = [(path, frame) for frame in reversed(raised.frames) if (path := _own_file(frame.file, own)) is not None]
+    places = [(path, frame) for frame in reversed(raised.frames) if (path := own_file(frame.file, own)) is not None]
     last = raised.frames[-1] if raised.frames else None
     in_file = (
         raised.type == "SyntaxError" and last is not None and not last.function and len(places) == 1

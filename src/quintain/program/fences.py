@@ -6,11 +6,11 @@ import re
 
 import msgspec
 
+from quintain.program._language import Language
 from quintain.program.languages import (
     CONTAINER_TAGS,
     DIFF_TAGS,
     OUTPUT_TAGS,
-    Language,
     language_of_path,
     language_of_tag,
 )

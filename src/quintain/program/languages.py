@@ -2,61 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from enum import StrEnum
-
-import msgspec
-
+from quintain.program._compiled import COMPILED
+from quintain.program._language import ErrorRow, Language, Trace
 from quintain.types import FaultKind
-
-
-class Trace(StrEnum):
-    """How a language's runtime tells where it broke: Python's traceback, V8's stack, or single lines."""
-
-    PYTHON = "python"
-    V8 = "v8"
-    LINES = "lines"
-
-
-class ErrorRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of line in what a compiler or runtime writes to stderr, and what it means.
-
-    `pattern` is matched at the start of a line; its groups may be `file`, `line`, `what` (a missing module or command,
-    or the message). With `exit_codes` empty, any exit code fits.
-    """
-
-    pattern: str
-    kind: FaultKind
-    exit_codes: tuple[int, ...] = ()
-
-
-class Language(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the table. `argv` and `check` are templates in which `{path}` is the file to start or to check;
-    `check` is for the sandbox, never for our own process. `definition` finds a line that binds `{name}` at top level.
-    `looks_like` tells unfenced code from prose by one line of it."""
-
-    name: str
-    tags: tuple[str, ...]
-    suffixes: tuple[str, ...]
-    argv: tuple[str, ...]
-    check: tuple[str, ...]
-    definition: str
-    looks_like: str
-    trace: Trace = Trace.LINES
-    errors: tuple[ErrorRow, ...] = ()
-
-    def argv_for(self, path: str) -> tuple[str, ...]:
-        return tuple(part.replace("{path}", path) for part in self.argv)
-
-    def check_for(self, path: str) -> tuple[str, ...]:
-        """A command that compiles the file without running it, for the sandbox."""
-        return tuple(part.replace("{path}", path) for part in self.check)
-
-    def defines(self, source: str, name: str) -> bool:
-        """Whether some line binds `name` (of `Class.method`: `Class`) at top level, compiling or not."""
-        pattern = self.definition.replace("{name}", re.escape(name.split(".", 1)[0]))
-        return re.search(pattern, source, re.MULTILINE) is not None
-
 
 _SHELL_PLACE = r"(?P<file>[^:\n]+): (?:line )?(?P<line>\d+): "
 
@@ -72,6 +20,12 @@ LANGUAGES: tuple[Language, ...] = (
                    r"|(?:from[ \t]+\S+[ \t]+)?import[ \t].*\b{name}\b)",
         looks_like=r"^(?:def|class|import|from|async[ \t]+def|@\w|if __name__\b|print\(|\w+[ \t]*=[ \t]*\S|for .+:$)",
         trace=Trace.PYTHON,
+        build_errors=(
+            ErrorRow(pattern=r"(?:Sorry: )?(?P<what>(?:Syntax|Indentation|Tab)Error): .*?"
+                             r"(?: \((?P<file>[^,()]+), line (?P<line>\d+)\))?$", kind=FaultKind.SYNTAX_ERROR),
+            ErrorRow(pattern=r"(?P<what>\w+(?:Error|Exception)): ", kind=FaultKind.BUILD_ERROR),
+        ),
+        place=r'  File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9})$',
     ),
     Language(
         name="shell",
@@ -89,6 +43,10 @@ LANGUAGES: tuple[Language, ...] = (
             ErrorRow(pattern=_SHELL_PLACE + r"(?P<what>.+): (?:command )?not found$",
                      kind=FaultKind.MISSING_DEPENDENCY, exit_codes=(127,)),
             ErrorRow(pattern=_SHELL_PLACE + r"(?P<what>.+)", kind=FaultKind.RUNTIME_ERROR),
+        ),
+        build_errors=(
+            ErrorRow(pattern=_SHELL_PLACE + r"(?P<what>(?i:syntax error).*|unexpected (?:EOF|end of file).*)",
+                     kind=FaultKind.SYNTAX_ERROR),
         ),
     ),
     Language(
@@ -111,7 +69,15 @@ LANGUAGES: tuple[Language, ...] = (
             ErrorRow(pattern=r"Error(?: \[ERR_MODULE_NOT_FOUND\])?: Cannot find (?:module|package) '(?P<what>[^'\n]+)'",
                      kind=FaultKind.MISSING_DEPENDENCY),
         ),
+        build_errors=(
+            ErrorRow(pattern=r"(?P<what>SyntaxError): ", kind=FaultKind.SYNTAX_ERROR),
+            ErrorRow(pattern=r"Error(?: \[ERR_MODULE_NOT_FOUND\])?: Cannot find (?:module|package) '(?P<what>[^'\n]+)'",
+                     kind=FaultKind.MISSING_DEPENDENCY),
+            ErrorRow(pattern=r"(?P<what>\w*Error)(?: \[\w+\])?: ", kind=FaultKind.BUILD_ERROR),
+        ),
+        place=r"(?:file://)?(?P<file>/[^\s:]+|[\w./-]+\.[cm]?js):(?P<line>\d{1,9})$",
     ),
+    *COMPILED,
 )
 
 #: Tags of blocks that hold text about code rather than code: other fences may be nested in them.

@@ -6,8 +6,9 @@ import re
 
 import msgspec
 
+from quintain.program._language import Language
 from quintain.program.fences import Block, find_blocks
-from quintain.program.languages import CONTAINER_TAGS, DIFF_TAGS, Language, language
+from quintain.program.languages import CONTAINER_TAGS, DIFF_TAGS, language
 from quintain.program.reasoning import without_reasoning
 from quintain.program.transcript import is_transcript, typed_source
 from quintain.types import Entry, Fault, FaultKind, Finish, Owner
