@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,13 +74,11 @@ def test_what_is_another_answer_is_not_the_same(expected: str, said: str, algebr
 
 @needs_sympy
 def test_an_answer_that_would_compute_for_ever_ends_at_its_limit(algebra: Algebra) -> None:
-    started = time.monotonic()
     for hostile in (r"9^{9^{9^{9}}}", r"(10^{10^{9}})!", "((((((((" * 40):
         assert same_answer(hostile, "5", algebra=algebra).same is Same.NO
     with pytest.raises(TaskError, match="limits"):
         same_answer("5", r"9^{9^{9^{9}}}", algebra=algebra)
     assert same_answer(r"\sqrt{4}", "2", algebra=algebra).equal, "the process serves on"
-    assert time.monotonic() - started < 300, "each question is bounded"
 
 
 @needs_sympy
@@ -107,6 +104,22 @@ def test_a_whole_number_is_itself_in_every_dress_and_no_other(number: int, dress
 def test_no_text_breaks_the_reading(said: str) -> None:
     found = same_answer(said, "Wednesday")  # a word: nothing goes to the algebra system
     assert found.equal is (found.same is Same.YES)
+
+
+@pytest.mark.parametrize("said", [
+    "(" * 900 + "1" + ")" * 900, "{" * 990 + "}" * 990, ")" * 1000 + "(" * 1000, "1," * 1000, r"\pm 1" * 400,
+    "=" * 2000,
+])
+def test_no_depth_or_length_breaks_the_reading(said: str) -> None:
+    assert same_answer(said, "Wednesday").same is Same.NO
+
+
+@pytest.mark.parametrize("reply", [
+    "\n" * 50_000, "\\boxed{" * 5_000, "answer\n" * 20_000, "#### " * 20_000, "answer is " * 20_000, "A " * 50_000,
+])
+def test_no_reply_keeps_the_search_for_an_answer_busy(reply: str) -> None:
+    found = extract_answer(reply)  # a search in square time would take minutes
+    assert found is None or len(found) < len(reply)
 
 
 @pytest.mark.parametrize(("reply", "answer"), [

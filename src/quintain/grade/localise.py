@@ -128,23 +128,31 @@ def edited_share(before: Mapping[str, bytes], after: Mapping[str, bytes], suspic
     return min(1.0, hit / whole)
 
 
-_BLOCK = re.compile(r"^```claim[ \t]*\n(?P<body>.*?)^```[ \t]*$", re.M | re.S)
 _CLAIM = re.compile(r"(?P<path>[^\s:]+):(?P<first>[1-9]\d{0,6})(?:-(?P<last>[1-9]\d{0,6}))?")
 
 
 def claims_of(reply: str) -> tuple[Span, ...] | None:
     """The claims of a reply's first claim block; None where it has none. A block with more than MAX_CLAIMS claims, a
     claim of more than MAX_SPAN lines or a line that is no claim makes no claim: ()."""
-    block = _BLOCK.search(reply.replace("\r\n", "\n"))
-    if block is None:
+    body = _block(reply)
+    if body is None:
         return None
-    lines = [line.strip() for line in block["body"].splitlines() if line.strip()]
+    lines = [line for line in body if line]
     found = [_CLAIM.fullmatch(line) for line in lines]
     spans = [
         Span(path=m["path"], first=int(m["first"]), last=int(m["last"] or m["first"])) for m in found if m is not None
     ]
     well = len(spans) == len(lines) <= MAX_CLAIMS and all(0 <= s.last - s.first < MAX_SPAN for s in spans)
     return tuple(spans) if well else ()
+
+
+def _block(reply: str) -> list[str] | None:
+    """The lines of the first claim block that is closed."""
+    lines = [line.rstrip() for line in reply.splitlines()]
+    start = lines.index("```claim") if "```claim" in lines else None
+    if start is None or "```" not in lines[start + 1 :]:
+        return None
+    return [line.strip() for line in lines[start + 1 : lines.index("```", start + 1)]]
 
 
 def first_claims(turns: Sequence[Turn]) -> tuple[Span, ...] | None:

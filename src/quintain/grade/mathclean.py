@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import accumulate
 
 #: No answer is longer; one that is longer is no answer to a question with one.
 MAX_CHARS = 2_000
+MAX_DEPTH = 40
 
 _SIGNS = str.maketrans({
     "−": "-", "–": "-", "—": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": "/", "π": r"\pi ",
@@ -35,9 +37,13 @@ _BOXES = re.compile(r"\\(?:boxed|fbox|framebox|text|textbf|textit|mathrm|mathbf|
 
 
 def cleaned(text: str) -> str:
-    """The answer in a plain form of LaTeX on one line. Raises ValueError for one of more than MAX_CHARS characters."""
+    """The answer in a plain form of LaTeX on one line. Raises ValueError for one of more than MAX_CHARS characters, or
+    with brackets more than MAX_DEPTH deep."""
     if len(text) > MAX_CHARS:
         raise ValueError(f"expected at most {MAX_CHARS} characters, found {len(text)}")
+    deepest = max(accumulate((char in "([{") - (char in ")]}") for char in text), default=0)
+    if deepest > MAX_DEPTH:
+        raise ValueError(f"expected brackets at most {MAX_DEPTH} deep, found {deepest}")
     found = unicodedata.normalize("NFKC", text.translate(_SIGNS)).translate(_SIGNS).strip()
     before = None
     while found != before:
@@ -97,10 +103,14 @@ def split_top(text: str, separator: str) -> list[str]:
     return [*parts, text[begun:].strip()]
 
 
+#: The answer stands at the end of a reply: what lies further back is not looked at.
+_TAIL_CHARS, _LINE_CHARS, _MOST_BOXES = 100_000, 4 * MAX_CHARS, 16
+
+
 def boxed_in(text: str) -> list[str]:
-    r"""What stands in each `\boxed{...}`, in order; one that is not closed is left out."""
+    r"""What stands in each of the last `\boxed{...}`, in order; one that is not closed is left out."""
     found = []
-    for match in re.finditer(r"\\(?:boxed|fbox)\s*\{", text):
+    for match in list(re.finditer(r"\\(?:boxed|fbox)\s*\{", text))[-_MOST_BOXES:]:
         end = closing(text, match.end() - 1)
         if end is not None:
             found.append(text[match.end() : end].strip())
@@ -108,22 +118,22 @@ def boxed_in(text: str) -> list[str]:
 
 
 _SAID = re.compile(
-    r"(?:^|\n)\s*(?:\*\*|#+ )?\s*(?:####|(?:the\s+)?(?:final\s+)?answer(?![a-z])\s*(?:is)?\s*:?\**\s*:?|A\s*:)"
-    r"[ \t]*(?P<answer>[^\n]+)", re.I,
-)
-_IS = re.compile(r"\b(?:the\s+)?(?:final\s+)?answer\s+is\s*:?\s*(?P<answer>[^\n]+)", re.I)
+    r"(?:\*\*|#{1,6} )?(?:####|(?:the )?(?:final )?answer(?![a-z])\s*(?:is)?\s*:?\**\s*:?|A\s*:)(?P<answer>.+)", re.I)
+_IS = re.compile(r"\banswer is\b\s*:?(?P<answer>.+)", re.I)
 
 
 def extract_answer(reply: str) -> str | None:
     r"""The one answer of a reply, None where it gives none: what the last line with a `\boxed{...}` boxes, else the
     last `#### ...` (GSM8K), `Answer: ...`, `A: ...` line or "the answer is ...", else a reply of one line. Only the
     last counts, so that naming many is worth one try; several boxes in one line are a list."""
-    with_boxes = [line for line in reply.splitlines() if r"\boxed" in line or r"\fbox" in line]
-    boxes = boxed_in(with_boxes[-1]) if with_boxes else boxed_in(reply)[-1:]
-    if boxes or (boxes := boxed_in(reply)[-1:]):
-        return ", ".join(dict.fromkeys(boxes))
-    said = [m for pattern in (_SAID, _IS) for m in pattern.finditer(reply)]
-    if said:
-        return max(said, key=lambda m: m.start("answer")).group("answer").strip()
+    reply = reply[-_TAIL_CHARS:]
     lines = [line.strip() for line in reply.splitlines() if line.strip()]
+    with_box = next((line for line in reversed(lines) if r"\boxed" in line or r"\fbox" in line), "")
+    boxes = boxed_in(with_box) or (boxed_in(reply)[-1:] if with_box else [])
+    if boxes:
+        return ", ".join(dict.fromkeys(boxes))
+    for line in reversed(lines):
+        said = _SAID.match(line[:_LINE_CHARS]) or _IS.search(line[:_LINE_CHARS])
+        if said is not None and said["answer"].strip():
+            return said["answer"].strip()
     return lines[0] if len(lines) == 1 else None
