@@ -119,7 +119,7 @@ def test_no_depth_or_length_breaks_the_reading(said: str) -> None:
 ])
 def test_no_reply_keeps_the_search_for_an_answer_busy(reply: str) -> None:
     found = extract_answer(reply)  # a search in square time would take minutes
-    assert found is None or len(found) < len(reply)
+    assert found is None or found in reply
 
 
 @pytest.mark.parametrize(("reply", "answer"), [
