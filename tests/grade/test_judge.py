@@ -210,3 +210,27 @@ def test_a_verdict_says_what_it_rests_on() -> None:
                                                   "2 processes at most")
     assert "cut off" in of_outcome("candidate", None)[0].text
     assert re.fullmatch("[0-9a-f]{16}", verifier_build())
+
+
+def test_a_runners_control_flow_raised_by_the_answer_is_tampering_unless_it_is_its_own_class() -> None:
+    def kind(source: bytes, name: str) -> FaultKind | None:
+        why = {"type": name, "bases": ["Exception", "BaseException"], "message": "later",
+               "candidate": [["solution.py", 3, "add"]]}
+        line = {"test": "t.py::a", "ok": False, "why": why}
+        report = b"".join(json.dumps(x).encode() + b"\n" for x in (line, END))
+        found = Run(files={"solution.py": source}, report=report, verifier=FINE, candidate=FINE)
+        return kind_of(found)
+
+    assert kind(b"import unittest\ndef add(a, b):\n    raise unittest.SkipTest\n", "SkipTest") is FaultKind.TAMPER
+    assert kind(b"import pytest\ndef add(a, b):\n    pytest.exit()\n", "Exit") is FaultKind.EARLY_EXIT
+    assert kind(b"class SkipTest(Exception): pass\nimport unittest\n", "SkipTest") is FaultKind.RUNTIME_ERROR
+    assert kind(b"def add(a, b):\n    raise errors[0]\n", "SkipTest") is FaultKind.RUNTIME_ERROR
+
+
+def test_a_parametrised_test_is_its_instances() -> None:
+    lines = [{"test": f"t.py::a[{n}]", "ok": n != 1, "why": None if n != 1 else {"type": "AssertionError"}}
+             for n in range(3)]
+    tests, _ = judge(run(*lines, END), expected=["t.py::a"], closed=False)
+    assert [t.id for t in tests] == ["t.py::a[0]", "t.py::a[1]", "t.py::a[2]"]
+    tests, _ = judge(run(*lines, END), expected=["t.py::a"], closed=True)
+    assert [(t.id, t.passed) for t in tests] == [("t.py::a", Passed.MISSING)]

@@ -304,14 +304,14 @@ from solution import f
 class Test(unittest.TestCase):
     @unittest.skip("later")
     def test_it(self): pass
-""", FaultKind.MISSING_REQUIRED_TEST),
+""", FaultKind.SKIPPED_TEST),
     "expected to fail": Told("def f(): return 1", """
 import unittest
 from solution import f
 class Test(unittest.TestCase):
     @unittest.expectedFailure
     def test_it(self): self.assertEqual(f(), 2)
-""", FaultKind.MISSING_REQUIRED_TEST),
+""", FaultKind.SKIPPED_TEST),
     "an object beside a plain value": Told(
         "class S:\n def __eq__(self, o): return True\n def __hash__(self): return 5\ndef f(): return S()",
         "from solution import f\ndef test(): assert f() == 5", FaultKind.ASSERTION_ERROR),

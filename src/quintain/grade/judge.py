@@ -6,7 +6,7 @@ What the candidate says of itself (its frames, its messages) only words a fault 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -31,6 +31,13 @@ from quintain.types import (
 #: What the use of a wrong value raises: at the load of a test file, one of the answer's constants may have been it.
 _OF_VALUES = frozenset({
     "ArithmeticError", "AssertionError", "AttributeError", "LookupError", "TypeError", "ValueError"})
+
+
+#: Exceptions by which a test tells its runner what to do. Raised by the code under test, they can only be meant for it.
+_STEERS: dict[str, FaultKind] = {
+    "Exit": FaultKind.EARLY_EXIT, "SkipTest": FaultKind.TAMPER, "Skipped": FaultKind.TAMPER,
+    "XFailed": FaultKind.TAMPER,
+}
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +127,8 @@ def judge(
     for line in lines:
         if line.test is not None:
             seen.setdefault(line.test, []).append(line)
+    if not closed:  # by its text a parametrised test is one, by its report it is many
+        expected = [name for name in expected if name in seen or not any(id.startswith(name + "[") for id in seen)]
     names = list(dict.fromkeys([*expected, *(() if closed else seen)]))
     tests = tuple(_result(name, seen.get(name, []), loads, cut, run, reading) for name in names)
     return tests, _whole(tests, loads, ended, cut, run.candidate)
@@ -206,7 +215,7 @@ def _raised_here(why: Why, *, loading: bool) -> Fault:
             FaultKind.TASK_ENVIRONMENT if "ImportError" in why.bases else FaultKind.TASK_INVALID))
     policy: FaultKind | None = None
     if why.skipped:
-        policy = FaultKind.MISSING_REQUIRED_TEST
+        policy = FaultKind.SKIPPED_TEST
     elif why.wrong_type:
         policy = FaultKind.WRONG_TYPE
     elif why.served:
@@ -222,10 +231,18 @@ def _raised_there(why: Why, run: Run, *, loading: bool) -> Fault:
     frames = tuple(Frame(file=f, line=n, function="" if w == "<syntax>" else w) for f, n, w in told)
     phase = Phase.IMPORT if loading else Phase.CALL
     fault = diagnose_exception(_record(why, frames, phase), own_files=run.files)
+    if why.type in _STEERS and not _defines(why.type, run.files):
+        return msgspec.structs.replace(fault, kind=_STEERS[why.type])
     absent = bool(told) and told[-1][2] == "<missing>"
     if absent or (not told and "AttributeError" in why.bases):  # asked for something that is not there
         return msgspec.structs.replace(fault, kind=FaultKind.MISSING_ENTRY_POINT)
     return fault
+
+
+def _defines(name: str, files: Mapping[str, bytes]) -> bool:
+    """Whether the answer makes a class of its own under that name, or works without the runners that own it."""
+    text = b"\n".join(files.values())
+    return f"class {name}".encode() in text or (b"pytest" not in text and b"unittest" not in text)
 
 
 def _record(why: Why, frames: tuple[Frame, ...], phase: Phase) -> Raised:

@@ -65,18 +65,21 @@ class Oracle:
     """Grades programs against suites. `python` is the interpreter to start inside the sandboxes, found on their PATH;
     `confirm` runs every solved verdict a second time. `site` are folders of installed packages that both sides may
     import from, where the backend makes them readable inside (`Warm.site`); the image's own packages are found anyway.
-    Test files that import pytest are run under pytest, which must be in one of these.
+    Test files that import pytest are run under pytest, which must be in one of these. `env` is set for Python's tests
+    and answers (a time zone, a locale).
 
     Where the backend keeps a warm interpreter for it (`NativeBackend(warm=warm_oracle())`), the first run of
     a suite is a fork of it; the confirmation always starts afresh, with a hash seed of its own.
     """
 
     def __init__(
-        self, backend: Backend, *, python: str = "python3", confirm: bool = True, site: Sequence[Path] = ()
+        self, backend: Backend, *, python: str = "python3", confirm: bool = True, site: Sequence[Path] = (),
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self._backend = backend
         self._site = ":".join(map(str, site))
         self._python = python
+        self._env = dict(env or {})
         self._confirm = confirm
         self._warm: bool | None = None  # not asked yet
 
@@ -167,7 +170,7 @@ class Oracle:
                 await candidate.files.make_dir(folder)
             warm = not shuffled and self._has_warm()
             argv = ["-c", bundle.BOOT_WARM] if warm else [self._python, *bundle.FLAGS, "-c", bundle.BOOT]
-            env = {"PYTHONHASHSEED": str(seed % 2**32), "PYTHONPATH": self._site}
+            env = {**self._env, "PYTHONHASHSEED": str(seed % 2**32), "PYTHONPATH": self._site}
             say = bundle.warm_stdin_for if warm else bundle.stdin_for
             ends = await converse(
                 Command(sandbox=verifier, argv=argv, env=env, cwd=f"/work/{folder}", warm=warm,

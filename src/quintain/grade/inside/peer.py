@@ -27,7 +27,7 @@ from quintain.grade.inside.standin import (
     own_ref,
     specials_of,
 )
-from quintain.grade.inside.values import Values, has_mutable
+from quintain.grade.inside.values import Values, has_mutable, is_builtin
 from quintain.grade.inside.wire import Gone, Pipe, WrongType
 
 MAX_STANDINS = 200_000
@@ -290,7 +290,7 @@ class Peer(Values):
             except WrongType:
                 args.append(f"<{type(argument).__name__}>")
         kind = type(error)
-        shown = ["ty", kind.__name__] if kind.__module__ == "builtins" else ["k", self._describe(kind)]
+        shown = ["ty", kind.__name__] if is_builtin(kind) else ["k", self._describe(kind)]
         name = error.name if isinstance(error, ImportError) and type(error.name) is str else None
         return ["e", self.number_of(error), shown, args, text, name]
 
@@ -301,7 +301,7 @@ class Peer(Values):
             return number
         bases: list[Any] = []
         for base in kind.__bases__:
-            if base.__module__ == "builtins" and base is not object:
+            if is_builtin(base) and base is not object:
                 bases.append(["ty", base.__name__])
             elif base is not object:
                 ref = own_ref(base)

@@ -333,6 +333,9 @@ def run_pytest(report: Report, root: str, paths: list[str]) -> None:
                 self.bad[item.nodeid] = {"type": "Skipped", "message": "skipped or expected to fail", "skipped": True}
             elif call.excinfo is not None:
                 self.bad.setdefault(item.nodeid, report.why(call.excinfo.value))
+            elif result.failed:  # a strict xfail that passed: it fails without an exception
+                self.bad.setdefault(item.nodeid, {"type": "xpass_strict", "task": True,
+                                                  "message": str(result.longrepr)[:MAX_MESSAGE]})
 
         def pytest_runtest_logfinish(self, nodeid: str) -> None:
             report.finished(nodeid, self.bad.get(nodeid))

@@ -19,6 +19,13 @@ from quintain.grade.inside.wire import MAX_DEPTH, MAX_NODES, Gone, WrongType
 _SEQUENCES: dict[type, str] = {list: "l", tuple: "t", set: "S", frozenset: "F"}
 _BUILD: dict[str, Any] = {"l": list, "t": tuple, "S": set, "F": frozenset}
 _BUILTIN_TYPES: dict[str, type] = {n: t for n, t in vars(builtins).items() if isinstance(t, type)}
+
+
+def is_builtin(kind: type) -> bool:
+    """Whether a class is one of Python's own: `__module__` does not tell, pytest's `Skipped` says builtins as well."""
+    return _BUILTIN_TYPES.get(kind.__name__) is kind
+
+
 #: Tags of values that the other side may change in place.
 MUTABLE = frozenset({"l", "S", "d", "ba", "dq", "od", "dd", "ct"})
 
