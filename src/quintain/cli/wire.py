@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import msgspec
 
 from quintain.cli.exits import HostCannot, Usage
@@ -90,13 +91,19 @@ class Skipped:
 
 @asynccontextmanager
 async def open_house(backend: Backend) -> AsyncIterator[Environment]:
-    """Where work of every kind is run and judged, in sandboxes of this backend; closes the backend too."""
+    """Where work of every kind is run and judged, in sandboxes of this backend; closes the backend too. Verdicts that a
+    sick verifier gave are named on stderr at the end."""
     from quintain.env import CodeEnvironment
+    from quintain.grade import Health, Oracle
 
+    oracle = Oracle(backend)
     try:
-        environment = CodeEnvironment(backend)
+        health = Health(oracle)
+        environment = CodeEnvironment(backend, oracle=oracle, health=health)
         try:
             yield environment
+            for void in await health.settle():
+                click.echo(f"void, not to be trained on: {', '.join(void.names)} ({void.fault.message})", err=True)
         finally:
             await environment.aclose()
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 import msgspec
 
@@ -11,6 +12,7 @@ from quintain.env.base import Answer, Feedback, Shown, Work
 from quintain.grade import (
     LEVEL,
     Grader,
+    Health,
     Oracle,
     Scalar,
     describe,
@@ -60,6 +62,7 @@ class CodeEnvironment:
     the task's own files (a note says so). Nothing is held between turns. `scalar` makes the number of a reward from its
     vector. With `states` the feedback on a failing visible test also tells what the answer's variables were there.
 
+    `health` watches over the verifiers: no verdict of a sick one leaves here.
     `quality` (one grader, or several as `grade.Quality`) is asked about solved answers, whose total it moves.
 
     Covers: no text of the exam reaches the policy; a task that asks for a stronger wall or a network is refused rather
@@ -70,13 +73,14 @@ class CodeEnvironment:
 
     def __init__(
         self, backend: Backend, *, oracle: Oracle | None = None, scalar: Scalar = lexicographic, states: bool = False,
-        quality: Grader | None = None,
+        quality: Grader | None = None, health: Health | None = None,
     ) -> None:
         self._backend = backend
         self._oracle = oracle or Oracle(backend)
         self._scalar = scalar
         self._states = states
         self._quality = quality
+        self._health = health
         self._reached: Isolation | None = None
 
     def opening(self, task: Task) -> tuple[Message, ...]:
@@ -132,16 +136,23 @@ class CodeEnvironment:
             return _verdict_of_nothing(hidden, work.fault, self._scalar)
         self._check(item.task)
         limits = item.task.limits
-        verdict = await self._oracle.grade(
-            hidden, work.program, image=item.task.image, seed=seed,
-            limits=limits.command.within(limits.turn).within(limits.episode),
-        )
+        async with self._watching(hidden, item.task.image, episode):
+            verdict = await self._oracle.grade(
+                hidden, work.program, image=item.task.image, seed=seed,
+                limits=limits.command.within(limits.turn).within(limits.episode),
+            )
         _raise_what_is_not_the_policys(verdict)
         scores = await self._qualities(item, work.program, verdict)
         reward = reward_of(verdict, scores=scores, scalar=self._scalar)
         if reward is None:
             raise HouseError(FaultKind.VERIFIER_ERROR, f"task {item.task.id}: a verdict of the policy's has no reward")
         return verdict, reward
+
+    def _watching(self, suite: Suite, image: str, episode: str) -> AbstractAsyncContextManager[None]:
+        """Raises HouseError for a verifier that is known to be sick before its verdict, or found sick during it."""
+        if self._health is None:
+            return nullcontext()
+        return self._health.watching(suite, image=image, name=episode)
 
     async def _qualities(self, item: Item, program: Program, verdict: Verdict) -> Sequence[Score]:
         """What the graders of quality say of a solved answer; any other's total they could not move."""
