@@ -127,6 +127,15 @@ def test_a_soft_flag_masks_and_does_not_punish() -> None:
     assert (reward.trainable, reward.total) == (Trainable.MASK, total(verdict(3, [])))
 
 
+def test_a_soft_flag_is_no_shelter_for_an_answer_that_failed() -> None:
+    flag = Flag(detector="style", severity=Severity.SOFT, evidence="odd")
+    failed = verdict(0, [FaultKind.RUNTIME_ERROR])
+    reward = reward_of(failed, flags=[flag])
+    assert reward is not None
+    assert reward.total < 0.0
+    assert reward.trainable is Trainable.YES
+
+
 def test_the_vector_says_what_the_total_was_made_of() -> None:
     reward = reward_of(verdict(1, [FaultKind.TIMEOUT]))
     assert reward is not None
