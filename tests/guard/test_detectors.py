@@ -316,3 +316,19 @@ def test_no_text_makes_a_detector_raise(content: bytes) -> None:
     for language in ("python", "javascript", "shell"):
         attempt, item = attempt_of(content, language=language, more={"notes.txt": content, "package.json": content})
         assert inspect_all(attempt, item) == inspect_all(attempt, item)
+
+
+@pytest.mark.parametrize(("language", "text"), [
+    ("python", "x" + ".replace('a', 'b')" * 60), ("python", "x = '{:>99999999999}'.format(1)\n"),
+    ("python", "x = 'a' * 9**9\ny = 'ab'.replace('a', 'c' * 20000)\n"), ("python", "f(" * 90 + ")" * 90),
+    ("javascript", "`${" * 3000), ("javascript", "(" * 3000), ("javascript", "f(a){" * 2000),
+    ("shell", "$(" * 3000), ("shell", "eval " * 3000), ("shell", "${" * 3000),
+])
+def test_hostile_text_is_read_in_bounded_time_and_depth(language: str, text: str) -> None:
+    attempt, item = attempt_of(HONEST[language] + b"\n" + text.encode(), language=language)
+    inspect_all(attempt, item)
+
+
+def test_a_file_that_is_too_large_to_read_is_told_so() -> None:
+    attempt, item = attempt_of(HONEST["python"] + b"x = 1\n" * 40_000)
+    assert detectors_of(attempt, item) == {"computed"}

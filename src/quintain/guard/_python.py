@@ -41,7 +41,8 @@ def python_facts(file: str, content: bytes | str, *, depth: int = 0) -> list[Fac
     """The facts of one file, in the order of its text."""
     tree = parsed(content)
     if tree is None:
-        return [Fact(kind="unreadable", text="no Python", file=file)]
+        why = "too large" if len(content) > LARGEST_BYTES else "no Python"
+        return [Fact(kind="unreadable", text=why, file=file)]
     try:
         reader = _Reader(file, depth)
         reader.read(tree)

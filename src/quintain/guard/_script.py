@@ -17,6 +17,7 @@ from quintain.guard._script_fold import chain, folded
 from quintain.guard._script_tokens import Token, tokens_of
 
 LARGEST_BYTES = 200_000
+MOST_TOKENS = 40_000
 _DEEPEST = 3
 _WORDS = frozenset([
     "const", "let", "var", "function", "return", "new", "if", "else", "for", "while", "import", "export", "from",
@@ -30,10 +31,9 @@ def script_facts(file: str, content: bytes | str, *, depth: int = 0) -> list[Fac
     text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
     if len(text) > LARGEST_BYTES:
         return [Fact(kind="unreadable", text="too large", file=file)]
-    try:
-        tokens = tokens_of(text)
-    except RecursionError:
-        return [Fact(kind="unreadable", text="nested too deeply", file=file)]
+    tokens = tokens_of(text)
+    if len(tokens) > MOST_TOKENS:
+        return [Fact(kind="unreadable", text="too large", file=file)]
     facts = [Fact(kind="comment", text=line.strip(" */")[:300], file=file, line=t.line + n)
              for t in tokens if t.kind == "comment" for n, line in enumerate(t.text.split("\n"))]
     facts += _walk(file, folded([t for t in tokens if t.kind != "comment"]), depth)

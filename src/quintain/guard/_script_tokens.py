@@ -17,6 +17,7 @@ _BEFORE_REGEX = frozenset([
     "(", ",", "=", ":", "[", "!", "&", "|", "?", "{", "}", ";", "=>", "==", "===", "!=", "!==", "&&", "||", "??",
     "return", "typeof", "case", "+", "-", "*", "%", "<", ">", "~",
 ])
+_DEEPEST = 8  # templates inside templates; deeper ones are taken for text
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|([0-7]{1,3})|(\n)|(.))", re.S)
 _PLAIN = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
 
@@ -42,7 +43,7 @@ def _unescaped(text: str) -> str:
     return _ESCAPE.sub(one, text)
 
 
-def tokens_of(text: str, *, line: int = 1) -> list[Token]:
+def tokens_of(text: str, *, line: int = 1, depth: int = 0) -> list[Token]:
     """The tokens of a script; text that is none is taken character by character, so this never fails."""
     found: list[Token] = []
     at = 0
@@ -54,7 +55,7 @@ def tokens_of(text: str, *, line: int = 1) -> list[Token]:
             at = regex.end()
             continue
         if text[at] == "`":
-            end, parts = _template(text, at, line)
+            end, parts = _template(text, at, line, depth)
             found += parts
             line += text.count("\n", at, end)
             at = end
@@ -73,19 +74,19 @@ def tokens_of(text: str, *, line: int = 1) -> list[Token]:
     return found
 
 
-def _template(text: str, at: int, line: int) -> tuple[int, list[Token]]:
+def _template(text: str, at: int, line: int, depth: int) -> tuple[int, list[Token]]:
     """Where a template literal ends, and its tokens: its pieces joined by `+`, as if it were written so."""
     parts: list[Token] = []
     begin = at = at + 1
     while at < len(text) and text[at] != "`":
         if text[at] == "\\":
             at += 2
-        elif text.startswith("${", at):
+        elif text.startswith("${", at) and depth < _DEEPEST:
             here = line + text.count("\n", begin, at)
             parts += [Token("string", _unescaped(text[begin:at]), here), Token("mark", "+", here)]
             end = _closing(text, at + 2)
-            parts += [Token("mark", "(", here), *tokens_of(text[at + 2 : end], line=here), Token("mark", ")", here),
-                      Token("mark", "+", here)]
+            inner = tokens_of(text[at + 2 : end], line=here, depth=depth + 1)
+            parts += [Token("mark", "(", here), *inner, Token("mark", ")", here), Token("mark", "+", here)]
             begin = at = end + 1
         else:
             at += 1
