@@ -316,3 +316,13 @@ def test_a_failed_test_told_by_jest_keeps_its_kind() -> None:
     verdict = verdict_of(report, required=["t/a.test.js::fails"], level="L2")
     fault = verdict.tests[0].fault
     assert fault is not None and fault.kind is FaultKind.ASSERTION_ERROR
+
+
+def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs/rooms/reports.md").read_text()
+    code = page.partition("```python\n")[2].partition("```")[0]
+    exec(compile(code, "reports.md", "exec"), {"__name__": "page"})
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "True {'test_a.py::test_x': 'passed', 'test_a.py::test_y': 'failed'}"
+    assert second == ("[('test_a.py::test_x', 'passed', None), ('test_a.py::test_y', 'failed', 'D.assertion_error'), "
+                      "('test_a.py::test_z', 'missing', 'F.missing_required_test')]")
