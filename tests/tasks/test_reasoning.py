@@ -53,6 +53,8 @@ def test_what_a_question_is_scored_by_is_kept_and_not_shown() -> None:
 def test_an_unknown_generator_names_those_that_are_known() -> None:
     with pytest.raises(TaskError, match=r"expected a generator of reasoning-gym, found 'leg_count'; .*leg_counting"):
         open_taskset("reasoning-gym:leg_count")
+    with pytest.raises(TaskError, match="the generator 'composite' makes nothing by its defaults"):
+        list(open_taskset("reasoning-gym:composite?take=1"))
     for name in ("", "leg_counting@", "a b", "x@-1"):
         with pytest.raises(TaskError, match="expected GENERATOR or GENERATOR@SEED"):
             open_taskset(f"reasoning-gym:{name}")

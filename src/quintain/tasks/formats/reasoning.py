@@ -98,7 +98,10 @@ class Generated:
         recipe = {"generator": self._generator, "seed": seed_of(self._seed, int(number) // BATCH), "size": BATCH,
                   "index": int(number) % BATCH}
         if self._batch[0] != int(number) // BATCH:
-            made = _factory().create_dataset(self._generator, seed=recipe["seed"], size=BATCH)
+            try:
+                made = _factory().create_dataset(self._generator, seed=recipe["seed"], size=BATCH)
+            except (AssertionError, TypeError, ValueError) as error:  # it cannot do without settings of its own
+                raise TaskError(f"the generator {self._generator!r} makes nothing by its defaults: {error}") from error
             self._batch = (int(number) // BATCH, made)
         entry = self._batch[1][recipe["index"]]
         question, answer = str(entry["question"]), entry["answer"]
