@@ -1,6 +1,6 @@
 """Honest answers are accepted and wrong ones rejected: public task sets through the oracle, on the native backend.
 
-    .venv/bin/python bench/honest.py [--quick] [--data DIR] [--samples N] [--seed N]
+    .venv/bin/python bench/honest.py [--quick] [--data DIR] [--samples N] [--seed N] [--only SET ...]
 
 The honest set (HumanEval, MBPP sanitized, exercism in Python and JavaScript, QuixBugs, ClassEval, HumanEvalPack in
 Python and JavaScript) is graded with its reference answers, and with answers that must not pass. The CodeT samples
@@ -52,6 +52,7 @@ HONEST = {
 EXPLAINED = {
     "exercism/python/paasio": "test_meteredfile_context_manager looks for a frame of the answer on its own call stack "
     "(inspect.getouterframes), and the answer's frames are in another process",
+    "ClassEval_58": "the reference lays its mines at random, now and then two in one place, and its tests count them",
 }
 
 
@@ -74,6 +75,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     right: bool
     reason: str
     cpu_seconds: float
+    own_tests_fail: str | None = None  # what a reference answer fails at in one process with its tests, as published
     same: bool | None = None  # whether it agrees with the reference on further inputs; None: not tried
 
 
@@ -130,6 +132,16 @@ async def plainly(backend: Backend, work: Work, limits: Limits) -> tuple[bool, s
     return outcome.stdout.strip().endswith(word.encode()), f"{outcome.status.value} {said[-1] if said else ''}"
 
 
+async def unittested(backend: Backend, work: Work) -> str | None:
+    """What fails when the answer and its unittest file share an interpreter; None when nothing does."""
+    assert isinstance(work.suite, PythonSuite)
+    async with backend.open(limits=work.limits) as (sandbox,):
+        await sandbox.files.write_many({**work.files, **work.suite.files})
+        outcome = await sandbox.run(["python3", "-s", "-B", "-m", "unittest", "test_hidden"])
+    said = [line for line in outcome.error_text.splitlines() if "Error" in line or line.startswith("FAIL")]
+    return None if outcome.exit_code == 0 else f"{outcome.status.value}: {said[-1] if said else ''}"
+
+
 def reason_of(verdict: Verdict) -> str:
     fault = headline(verdict)
     return str(fault) if fault else "passed"
@@ -147,6 +159,8 @@ async def grade(backend: Backend, oracle: Oracle, work: Work) -> Done:
                     reason=f"oracle: {reason_of(verdict)}" + (f"; plain: {plain}" if plain else ""))
 
     done = await once(work.limits)
+    if work.set == "classeval" and work.right and not done.solved:
+        return msgspec.structs.replace(done, own_tests_fail=await unittested(backend, work))
     return done if done.solved == done.right or work.right is not None else await once(SAMPLE_AGAIN)
 
 
@@ -205,6 +219,9 @@ async def native() -> AsyncIterator[Backend]:
 def gather(args: argparse.Namespace, missing: dict[str, str], not_judged: dict[str, str]) -> list[Work]:
     works: list[Work] = []
     for name, few in HONEST.items():
+        if args.only and name not in args.only:
+            missing[name] = "left out by --only"
+            continue
         try:
             tasks = open_taskset(name, data=args.data, shuffle=args.seed, take=few if args.quick else None)
         except TaskError as error:
@@ -221,6 +238,9 @@ def gather(args: argparse.Namespace, missing: dict[str, str], not_judged: dict[s
                 not_judged[id] = lacking
             else:
                 works += of_item(name, item)
+    if args.only and "codet" not in args.only:
+        missing["codet"] = "left out by --only"
+        return works
     try:
         count = args.samples or (80 if args.quick else 4000)
         works += of_samples(args.data, open_taskset("humaneval", data=args.data), count, args.seed)
@@ -234,6 +254,8 @@ def lacks(item: Item) -> str | None:
     needs = [tag.removeprefix("needs:") for tag in item.task.tags if tag.startswith("needs:")]
     if needs:
         return f"needs {', '.join(needs)} in the image"
+    if "shares-files" in item.task.tags:
+        return "its tests and the answer hand files to each other, and the two sides have no folder in common"
     if item.task.entry.language == "javascript" and shutil.which("node") is None:
         return "needs node in the image"
     return None
@@ -258,7 +280,9 @@ def figures(dones: list[Done], missing: dict[str, str], not_judged: dict[str, st
         return sum(d.work.set == name and d.work.right is right and d.solved is solved for d in dones)
 
     samples = [d for d in dones if d.work.right is None]
-    honest = [d for d in dones if d.work.right]
+    honest = [d for d in dones if d.work.right and d.own_tests_fail is None]
+    not_judged = not_judged | {d.work.name: f"fails its own tests in one process, too: {d.own_tests_fail}"
+                               for d in dones if d.own_tests_fail is not None}
     quixbugs = [d for d in dones if d.work.set == "quixbugs"]
     return {
         "humaneval_solved": count("humaneval", right=True, solved=True),
@@ -287,6 +311,8 @@ def listed(done: Done) -> str | None:
         return None
     if done.work.right is None:
         return f"disagreement {done.work.name}: {done.reason}"
+    if done.own_tests_fail is not None:
+        return f"broken       {done.work.name}: fails its own tests in one process, too: {done.own_tests_fail}"
     if done.right:
         why = EXPLAINED.get(done.work.name)
         return f"rejected     {done.work.name}: {done.reason}" + (f" [explained: {why}]" if why else "")
@@ -316,6 +342,7 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true", help="fewer items, within two minutes")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of task sets (default: %(default)s)")
     parser.add_argument("--samples", type=int, help="how many CodeT samples of 16,400 (default: 4000, quick: 80)")
+    parser.add_argument("--only", nargs="+", choices=[*HONEST, "codet"], help="some of the sets")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     started = time.monotonic()

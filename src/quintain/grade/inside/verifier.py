@@ -25,6 +25,8 @@ _OPEN_NAMES = frozenset({"__name__", "__qualname__", "send", "throw", "close"})
 _INNER_PREFIXES = ("gi_", "cr_", "ag_", "f_", "tb_", "co_", "func_")
 _OWN_FUNCTIONS = frozenset({"__import__", "breakpoint", "compile", "delattr", "eval", "exec", "getattr", "globals",
                             "input", "locals", "open", "print", "setattr", "vars"})
+_KEPT_ITEMS = 1000
+_KEPT_CONTAINERS = 32
 _NUMBERS = (int, float, complex, bool)
 #: Classes of the standard library that are compared with a tolerance as numbers are.
 _MEASURES = {"decimal": ("Decimal",), "fractions": ("Fraction",), "datetime": ("date", "datetime", "time", "timedelta")}
@@ -60,9 +62,32 @@ class Verifier(Peer):
         self._run_until = run_until
         self._stdout = sys.stdout
         self._serving = 0
+        self._fetched: dict[tuple[int, str], tuple[Any, Any, Any]] = {}  # containers that are attributes over there
         self._granted: set[str] = set()  # paths of files that the tests themselves handed over
 
+    def get(self, target: Any, name: str) -> Any:
+        value = super().get(target, name)
+        if isinstance(target, Remote) and type(value) in (list, dict, set) and len(value) <= _KEPT_ITEMS:
+            self._fetched.pop((id(target), name), None)
+            self._fetched[id(target), name] = (target, value, self.encode(value))
+            if len(self._fetched) > _KEPT_CONTAINERS:
+                del self._fetched[next(iter(self._fetched))]
+        return value
+
+    def _hand_back(self) -> None:
+        """`a.items.append(1)`: what the tests did to a container that is an attribute over there is done there too."""
+        for key, (target, value, before) in list(self._fetched.items()):
+            now = self.encode(value)
+            if now != before:
+                self._fetched[key] = (target, value, now)
+                try:
+                    super()._ask("set", [target, key[1]], (value,), {})
+                except AttributeError:  # computed, or read-only: in one process the change would be lost as well
+                    del self._fetched[key]
+
     def _ask(self, what: str, head: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._fetched and not self._serving:
+            self._hand_back()
         self.pipe.deadline = min(self._run_until, time.monotonic() + self._call_seconds)
         return super()._ask(what, head, args, kwargs)
 

@@ -17,13 +17,18 @@ import msgspec
 from quintain.tasks.base import PublicSet
 from quintain.tasks.exam import Exam, Item, PythonSuite
 from quintain.tasks.formats.rows import unpack
-from quintain.tasks.formats.testfile import collected, parsed
+from quintain.tasks.formats.testfile import collected, loaded, parsed
 from quintain.tasks.names import check_id
 from quintain.tasks.taskset import Taskset
 from quintain.types import Entry, TaskError
 
 #: Packages outside the standard library that an image may lack; a task that uses one carries the tag `needs:NAME`.
 _STANDARD = sys.stdlib_module_names
+
+
+#: A test that uses one of these may leave files for the answer, or look for its files: tags it `shares-files`, for a
+#: verifier whose two sides have no folder in common.
+_FILES = frozenset({"open", "sqlite3", "zipfile", "tempfile", "shutil", "os"})
 
 
 class ClassRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,13 +110,14 @@ def _item(row: ClassRow) -> Item:
     if not required:
         raise ValueError("expected test classes with tests, found none")
     needs = sorted(_outside(parsed(answer)) | _outside(parsed(tests)) - {"solution"})
+    used = loaded(parsed(tests)) | {name for name in sys.stdlib_module_names if f"import {name}\n" in row.test}
     skeleton = f"{row.skeleton.strip()}\n".encode()
     return Item.sealed(
         Exam(hidden=PythonSuite(files={"test_hidden.py": tests}, required=required),
              oracle={"solution.py": answer.encode()}, null=({"solution.py": skeleton}, {"solution.py": b""})),
         id=row.task_id, instructions=_instructions(row),
         entry=Entry(path="solution.py", name=row.class_name),
-        tags=("python", "class", *(f"needs:{name}" for name in needs)),
+        tags=("python", "class", *(f"needs:{name}" for name in needs), *(("shares-files",) if _FILES & used else ())),
     )
 
 
