@@ -85,7 +85,8 @@ async def grow(
     second = await answers_to(backend, author, asked, limits=LIMITS, seed=seed + 1, **place)
     others = [await answers_to(backend, program.files, asked, limits=LIMITS, seed=seed, **place) for program in passing]
     refused: Counter[str] = Counter()
-    found, doubtful = [], []
+    found: list[Grown] = []
+    doubtful: list[Grown] = []
     for n, arguments in enumerate(asked):
         if why := _refusal(first[n], second[n]):
             refused[why] += 1

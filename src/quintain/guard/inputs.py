@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 #: What can be written as a literal.
 Value: TypeAlias = (
     "bool | int | float | str | bytes | list[Value] | tuple[Value, ...] | set[Value] | dict[Value, Value] | None"
 )
+_Item = TypeVar("_Item")
 _BORDERS_INT = (0, 1, -1, 2, 10, 100, 2**31 - 1)
 _BORDERS_FLOAT = (0.0, 1.0, -1.0, 0.5, 1e-9, 1e9)
 _LETTERS = "abcdefgxyzABZ0129 .,-_()[]{}é\n"
@@ -40,18 +41,23 @@ def changed(value: Value, chance: random.Random) -> Value:
     if isinstance(value, str):
         return "".join(_rearranged(list(value), chance, lambda: chance.choice(_LETTERS), lambda c: c.swapcase()))
     if isinstance(value, bytes):
-        return bytes(_rearranged(list(value), chance, lambda: chance.randrange(256), lambda b: b ^ 1))
+        octets: list[int] = _rearranged(list(value), chance, lambda: chance.randrange(256), _flipped)
+        return bytes(octets)
     if isinstance(value, dict):
         pairs = _rearranged(list(value.items()), chance, None, lambda pair: (pair[0], changed(pair[1], chance)))
         return dict(pairs)
     kind = type(value)
     items = _rearranged(list(value), chance, None, lambda item: changed(item, chance))
-    return kind(items)  # type: ignore[return-value]
+    return kind(items)
+
+
+def _flipped(octet: int) -> int:
+    return octet ^ 1
 
 
 def _rearranged(
-    items: list[Value], chance: random.Random, fresh: Callable[[], Value] | None, near: Callable[..., Value],
-) -> list[Value]:
+    items: list[_Item], chance: random.Random, fresh: Callable[[], _Item] | None, near: Callable[[_Item], _Item],
+) -> list[_Item]:
     """Items with one dropped, doubled, moved or changed; or none; or the first only; or all in reverse."""
     if not items:
         return [fresh()] if fresh is not None else items
@@ -111,7 +117,7 @@ def _fresh(examples: Sequence[Value], chance: random.Random) -> Value:
     fixed = isinstance(value, tuple)
     count = len(value) if fixed else chance.randrange(_LONGEST) if parts else 0
     made = [_fresh(parts, chance) for _ in range(count)] if parts else []
-    return type(value)(made)  # type: ignore[return-value]
+    return type(value)(made)
 
 
 def _items(value: Value) -> Iterator[Value]:

@@ -10,9 +10,9 @@ def same(found: Any, expected: Any) -> bool:
     if type(found) is not type(expected):
         return False
     if isinstance(expected, float):
-        return found == expected or abs(found - expected) <= max(1e-9, 1e-6 * abs(expected))
+        return bool(found == expected or abs(found - expected) <= max(1e-9, 1e-6 * abs(expected)))
     if isinstance(expected, list | tuple):
         return len(found) == len(expected) and all(same(a, b) for a, b in zip(found, expected, strict=True))
     if isinstance(expected, dict):
-        return found.keys() == expected.keys() and all(same(found[k], expected[k]) for k in expected)
+        return bool(found.keys() == expected.keys()) and all(same(found[k], expected[k]) for k in expected)
     return bool(found == expected)
