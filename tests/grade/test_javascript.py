@@ -122,6 +122,7 @@ WRONG = {
                        FaultKind.TAMPER),
     "floods": ("require('fs').writeSync(3, Buffer.from([255, 255, 255, 255])); exports.add = () => 4;",
                FaultKind.OUTPUT_LIMIT),
+    "hands over what all arrays share": ("exports.add = () => Array.prototype;", FaultKind.WRONG_TYPE),
     "returns too much": ("exports.add = () => 'x'.repeat(9e6);", FaultKind.WRONG_TYPE),
     "patches what it shares with nobody": ("Object.is = () => true; Array.prototype.every = () => true;"
                                            "globalThis.expect = () => ({ toBe() {} }); exports.add = () => 4;",

@@ -103,7 +103,9 @@ class Peer {
     const [, number, proto, message, props] = raw;
     if (this.remote.has(number)) return this.remote.get(number);
     const made = new Error(String(message));
+    decoder.prototypes = true;
     const parent = decoder.decode(proto);
+    decoder.prototypes = false;
     if (parent === null || typeof parent !== "object") throw new TypeError("expected a prototype");
     Object.setPrototypeOf(made, parent);
     Object.defineProperty(made, "stack", { value: String(message), ...OPEN, enumerable: false });
@@ -128,7 +130,7 @@ class Peer {
         const message = this.pipe.receive();
         if (!Array.isArray(message)) throw new Gone("forged", "a message that is not of the protocol");
         if (message[0] === "q" && message.length === 5) this.serve(message);
-        else if (message[0] === "r" && message.length === 6) return this.conclude(message, encoder.sent);
+        else if (message[0] === "r" && message.length === 6) return this.conclude(message, encoder.sent, what);
         else throw new Gone("forged", "a message that is not of the protocol");
       }
     } catch (error) {
@@ -137,16 +139,17 @@ class Peer {
     }
   }
 
-  conclude([, well, changed, raw, frames, news], sent) {
+  conclude([, well, changed, raw, frames, news], sent, what) {
     let value;
     try {
       this.learn(news);
       const decoder = new Decoder(this, sent);
       if (changed !== null) changed.forEach((one) => decoder.decode(one));
+      decoder.prototypes = what === "proto";
       value = decoder.decode(raw);
       if (!well && !Array.isArray(frames)) throw new TypeError("expected frames");
     } catch (error) {
-      if (error instanceof Gone) throw error;
+      if (error instanceof Gone || error instanceof WrongType) throw error;
       throw new Gone("forged", "an answer that is not of the protocol");
     }
     if (well) return value;
@@ -164,6 +167,7 @@ class Peer {
       args = raw.map((one) => decoder.decode(one));
     } catch (error) {
       if (error instanceof Gone) throw error;
+      if (error instanceof WrongType) return this.reply(false, error, []);
       throw new Gone("forged", "a question that is not of the protocol");
     }
     let [well, value, frames] = [true, undefined, []];
@@ -176,7 +180,7 @@ class Peer {
     } finally {
       this.serving -= 1;
     }
-    this.reply(well, value, frames, raw, args, decoder);
+    return this.reply(well, value, frames, raw, args, decoder);
   }
 
   reply(well, value, frames, raw = [], args = [], decoder = new Decoder(this)) {

@@ -138,6 +138,7 @@ class Decoder {
     this.peer = peer;
     this.table = [...originals];
     this.originals = originals.length;
+    this.prototypes = false;
     this.built = new Map();
   }
 
@@ -155,7 +156,7 @@ class Decoder {
       case "b": return { value: BigInt(raw[1]) };
       case "y": return { value: [...WELL_KNOWN].find(([, name]) => name === raw[1])[0] };
       case "yf": return { value: Symbol.for(String(raw[1])) };
-      case "g": if (!BUILTINS.has(raw[1])) throw new TypeError("expected a builtin"); return { value: BUILTINS.get(raw[1]) };
+      case "g": return { value: this.builtin(raw[1]) };
       case "=": if (!(raw[1] in this.table)) throw new TypeError("expected a known number"); return { value: this.table[raw[1]] };
       case "w": return { value: this.peer.ownOf(raw[1]) };
       case "ys": case "f": case "h": case "p": return { value: this.peer.takeReference(raw) };
@@ -164,6 +165,13 @@ class Decoder {
       case "mn": return { value: new MissingName(String(raw[1])) };
       default: return undefined;
     }
+  }
+
+  // A builtin by name. A prototype is one only where a prototype was asked for: as a value, tests might change it.
+  builtin(name) {
+    if (!BUILTINS.has(name)) throw new TypeError("expected a builtin");
+    if (name.endsWith(".prototype") && !this.prototypes) throw new WrongType(`${name} is no value to hand over`);
+    return BUILTINS.get(name);
   }
 
   // The original to change, or what `make` makes.
