@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import sys
 import time
 from pathlib import Path
@@ -96,10 +97,11 @@ class Verifiers:
 
 
 def asked(trials: list[Trial], designs: list[str], naive_tasks: int | None) -> list[tuple[str, Trial]]:
-    """Which design is asked about which attempt. The rebuilt ones see at most `naive_tasks` tasks of each mechanism."""
+    """Which design is asked about which attempt. The rebuilt ones see at most `naive_tasks` tasks of each mechanism,
+    in an order that has nothing to do with their names."""
     seen: dict[str, int] = {}
     pairs: list[tuple[str, Trial]] = []
-    for trial in trials:
+    for trial in sorted(trials, key=lambda t: hashlib.sha256(t.name.encode()).digest()):
         name = trial.hack.name if trial.hack else ""
         turn = seen[name] = seen.get(name, 0) + 1 if name else 0
         few = naive_tasks is not None and turn > naive_tasks
