@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -60,6 +61,12 @@ def _case(one: Tried, item_of: Callable[[str], Item | None], tried: Sequence[Tri
     return case_of(one, item_of(one.task), tuple(other for other in tried if other.group == one.group))
 
 
+def _another(donor: Tried, tried: Sequence[Tried]) -> str:
+    """The id of an attempt of the same group that there was not: its number follows the others."""
+    others = sum(one.group == donor.group for one in tried)
+    return re.sub(r"\d+$", lambda number: str(int(number[0]) + others), donor.episode)
+
+
 def _seeds(
     paid: Sequence[Tried], item_of: Callable[[str], Item | None], tried: Sequence[Tried], *, drawn: Sequence[Drawn],
     count: int, seed: int,
@@ -81,5 +88,6 @@ def _seeds(
                 continue
             left -= 1
             donor = donors[task]
-            case = _case(msgspec.structs.replace(donor, program=program), item_of, tried)
+            made = msgspec.structs.replace(donor, program=program, episode=_another(donor, tried))
+            case = _case(made, item_of, tried)
             yield Entry(case=case, source=_mark(f"{donor.source} {hack} {seed}"), drawn=chance.choice(drawn), hack=hack)
