@@ -47,6 +47,9 @@ class Crews:
     async def _fill(self, crew: _Crew, image: Image) -> None:
         plain = image.host and not image.layers and not image.writable
         warm = self._warm if plain else None
+        for engine in [engine for engine in crew.engines if not engine.runs]:
+            crew.engines.remove(engine)  # somebody killed it; what it had made has been told
+            await engine.__aexit__()
         operations = _root.operations(image, warm) if not crew.engines else []
         while len(crew.engines) < (self._count if plain else 1):
             engine = Engine(operations or _root.operations(image, warm), rootless=self._rootless, warm=warm)

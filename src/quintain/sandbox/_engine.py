@@ -72,13 +72,17 @@ class Engine:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._errors: IO[bytes] | None = None
+        self._ended = False  # its spawner has closed the socket
         self.slot: _slots.Slot | None = None
         self.directories: dict[str, Path] = {}
         self.bounded: set[int] = set()  # the places whose groups have a CPU quota
 
     @property
-    def alive_cells(self) -> int:
-        return len(self._cells)
+    def runs(self) -> bool:
+        """Whether it can be asked for sandboxes: its socket is open and its keeper lives."""
+        if self._control is None or self._process is None or self._ended:
+            return False
+        return self._process.poll() is None
 
     async def __aenter__(self) -> Engine:
         loop = asyncio.get_running_loop()
@@ -178,6 +182,7 @@ class Engine:
                 data, ancillary = b"", []
                 self._lost(f"the engine's socket failed: {error}")
             if not data:
+                self._ended = True
                 asyncio.get_running_loop().remove_reader(self._control.fileno())
                 self._lost(f"the engine ended: {self._complaint() or 'it said nothing'}")
                 return
