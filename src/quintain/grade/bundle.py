@@ -15,6 +15,8 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
+from quintain.grade.inside.rehearsal import TESTS
+
 #: Reads the program and its settings from standard input and starts it.
 BOOT = """
 import sys, marshal, _frozen_importlib_external as f
@@ -35,7 +37,8 @@ quintain_warm.SIDES[d][a[0]](*a[1:])
 FLAGS = ("-s", "-P", "-S", "-B")
 
 _SHARED = ("wire", "values", "standin", "peer", "candidate")
-_PARTS = {"candidate": _SHARED, "verifier": (*_SHARED, "verifier", "runner"), "sealed": ("sealed",)}
+_PARTS = {"candidate": _SHARED, "verifier": (*_SHARED, "verifier", "runner"), "sealed": ("sealed",),
+          "rehearsal": ("rehearsal",)}
 
 
 @cache
@@ -82,28 +85,35 @@ def warm_stdin_for(side: str, *call: Any) -> bytes:
 
 
 def prelude(sides: Sequence[str] = ("candidate", "verifier")) -> str:
-    """What a warm interpreter runs beforehand: these sides loaded, as `quintain_warm.SIDES`. It holds no secret; a
-    candidate that looks at it sees what anybody can read in this package."""
+    """What a warm interpreter runs beforehand: these sides loaded, as `quintain_warm.SIDES`, and the two of the oracle
+    rehearsed. It holds no secret; a candidate that looks at it sees what anybody can read in this package."""
     codes = {side: _program(side)[0] for side in sides}
-    return (
+    text = (
         "import marshal\nSIDES = {}\n"
         f"for side, code in {codes!r}.items():\n"
         "    SIDES[side] = {'__name__': '__quintain__'}\n"
         "    exec(marshal.loads(code), SIDES[side])\n"
     )
+    if {"candidate", "verifier"} <= set(sides):
+        tests = compiled_test("test_rehearsed.py", TESTS)
+        text += (
+            f"play = {{}}\nexec(marshal.loads({_program('rehearsal')[0]!r}), play)\n"
+            f"play['rehearse'](SIDES['verifier'], SIDES['candidate'], {tests!r})\ndel play\n"
+        )
+    return text
 
 
 #: Under which folder the compiled tests say that they lie.
-TESTS = "<tests>"
+PLACE = "<tests>"
 
 
 @lru_cache(maxsize=512)
 def compiled_test(path: str, content: bytes) -> bytes | None:
     """A trusted test file as compiled code whose failed comparisons tell both values; None if it does not compile."""
     try:
-        tree = ast.parse(content, filename=f"{TESTS}/{path}")
+        tree = ast.parse(content, filename=f"{PLACE}/{path}")
         tree = _TellValues(content).visit(tree)
-        return marshal.dumps(compile(tree, f"{TESTS}/{path}", "exec", dont_inherit=True))
+        return marshal.dumps(compile(tree, f"{PLACE}/{path}", "exec", dont_inherit=True))
     except (SyntaxError, ValueError):
         return None
 

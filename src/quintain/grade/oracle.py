@@ -199,7 +199,7 @@ class Oracle:
 def warm_oracle(*, site: tuple[Path, ...] = ()) -> Warm:
     """A warm interpreter in which both of the oracle's programs are loaded and wait to be forked. `site` are
     directories of packages that tests and answers may import."""
-    return Warm(preload=_MODULES, site=site, prelude=bundle.prelude())
+    return Warm(preload=_MODULES, site=site, prelude=bundle.prelude(), codes=(bundle.BOOT_WARM,))
 
 
 async def _read(sandbox: Sandbox, path: str) -> bytes | None:

@@ -14,12 +14,14 @@ class Warm(msgspec.Struct, frozen=True, kw_only=True):
     """Modules to import once, and where to find them beside the standard library.
 
     `site` are directories that every sandbox of the backend can read, at /opt/site/0 and so on. `prelude` is trusted
-    source run once after the imports, as the module `quintain_warm`; programs find what it left there.
+    source run once after the imports, as the module `quintain_warm`; programs find what it left there. `codes` are
+    texts that programs will be given with `-c`, compiled beforehand.
     """
 
     preload: tuple[str, ...] = ()
     site: tuple[Path, ...] = ()
     prelude: str = ""
+    codes: tuple[str, ...] = ()
 
     def places(self) -> list[tuple[Path, str]]:
         """Each site directory, and its place inside; never below /work or /tmp, which belong to the program."""
@@ -37,7 +39,7 @@ class Warm(msgspec.Struct, frozen=True, kw_only=True):
         prepare: that may be longer than a word of a command line. The caller passes it on and closes it."""
         config = {
             "preload": self.preload, "site": [f"/{inside}" for _, inside in self.places()], "prelude": self.prelude,
-            "library": str(library),
+            "codes": self.codes, "library": str(library),
         }
         script = Path(__file__).with_name("_zygote.py")
         fd = os.memfd_create("quintain-warm")

@@ -20,6 +20,10 @@ import threading
 import types
 from typing import Any
 
+#: Source that programs will be given with -c, compiled beforehand; and streams, made beforehand, by their names in sys.
+CODES: dict[str, types.CodeType] = {}
+STREAMS: dict[str, io.TextIOWrapper] = {}
+
 
 def serve(config: Any, words: list[str]) -> int:
     """Enter the image, preload from there, and become the engine; returns only on a bad command line."""
@@ -35,6 +39,9 @@ def serve(config: Any, words: list[str]) -> int:
         warm = types.ModuleType("quintain_warm")
         sys.modules["quintain_warm"] = warm
         exec(compile(config["prelude"], "<prelude>", "exec"), warm.__dict__)
+    for code in config["codes"]:
+        CODES[code] = compile(code, "<string>", "exec")
+    STREAMS.update(_streams())
     entry_type = ctypes.PYFUNCTYPE(
         ctypes.c_int, ctypes.c_uint32, ctypes.POINTER(ctypes.c_char_p), ctypes.c_uint32, ctypes.POINTER(ctypes.c_char_p)
     )
@@ -52,13 +59,15 @@ def begin(argc: int, argv: Any, envc: int, envp: Any) -> int:
         ctypes.pythonapi.PyOS_AfterFork_Child()
         gc.enable()
         words = [os.fsdecode(argv[i]) for i in range(argc)]
-        pairs = [os.fsdecode(envp[i]).partition("=") for i in range(envc)]  # first: clearing moves the array itself
-        os.environ.clear()
-        os.environ.update({name: value for name, _, value in pairs})
-        stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8")
-        for name, stream in ("in", stdin), ("out", _writer(1, "strict")), ("err", _writer(2, "backslashreplace")):
-            setattr(sys, f"std{name}", stream)
-            setattr(sys, f"__std{name}__", stream)
+        # the C library's own environment has been replaced already
+        data = os.environ._data  # type: ignore[attr-defined]
+        data.clear()
+        for i in range(envc):
+            key, _, value = bytes(envp[i]).partition(b"=")
+            data[key] = value
+        for name, stream in STREAMS.items():
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
         random = sys.modules.get("numpy.random")  # its legacy global state; generators made later seed themselves
         if random is not None:
             random.seed()
@@ -66,6 +75,23 @@ def begin(argc: int, argv: Any, envc: int, envp: Any) -> int:
     except BaseException as error:
         os.write(2, f"the warm interpreter failed: {type(error).__name__}: {error}\n".encode())
         return 120
+
+
+def _streams() -> dict[str, io.TextIOWrapper]:
+    """The standard streams of the forks to come. For the moment descriptors 0, 1 and 2 are what they will mostly be
+    there, a file and two pipes: a stream asks once whether it can seek, and remembers."""
+    kept = [os.dup(fd) for fd in range(3)]
+    read_end, write_end = os.pipe()
+    given = os.memfd_create("stdin")
+    for fd, stand_in in ((0, given), (1, write_end), (2, write_end)):
+        os.dup2(stand_in, fd)
+    stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8")
+    streams = {"stdin": stdin, "stdout": _writer(1, "strict"), "stderr": _writer(2, "backslashreplace")}
+    for fd, own in enumerate(kept):
+        os.dup2(own, fd)
+    for fd in (*kept, read_end, write_end, given):
+        os.close(fd)
+    return streams
 
 
 def _writer(fd: int, errors: str) -> io.TextIOWrapper:
@@ -84,7 +110,7 @@ def _run(words: list[str]) -> int:
         if words[0] == "-c":
             sys.argv = ["-c", *words[2:]]
             sys.path.insert(0, "")
-            exec(compile(words[1], "<string>", "exec"), main.__dict__)
+            exec(CODES.get(words[1]) or compile(words[1], "<string>", "exec"), main.__dict__)
         elif words[0] == "-m":
             import runpy
 
