@@ -32,10 +32,12 @@ from quintain.types import (
     Passed,
     Program,
     Rejected,
+    Reward,
     Said,
     Stop,
     TaskError,
     TestResult,
+    Trainable,
     Turn,
     Verdict,
 )
@@ -265,6 +267,30 @@ def test_an_answer_that_is_never_right_is_paid_less_and_one_that_does_not_build_
 
 
 @native
+@native
+def test_an_answer_that_passes_and_smells_is_masked_and_the_detectors_can_be_left_out() -> None:
+    smelly = "```python\nimport sys\nsys._getframe(1).f_locals\ndef add(a, b):\n    return a + b\n```\n"
+
+    async def graded(environment: CodeEnvironment) -> Reward:
+        item = add_item()
+        answer = environment.build(item.task, Turn(text=smelly), previous=None)
+        assert isinstance(answer, Answer)
+        work = Work(program=answer.program, replies=(smelly,))
+        _, reward = await environment.grade(item, work, episode="e", seed=1)
+        return reward
+
+    async def main() -> None:
+        async with NativeBackend() as backend:
+            reward = await graded(CodeEnvironment(backend))
+            assert reward.solved
+            assert reward.flags
+            assert reward.trainable is Trainable.MASK
+            unwatched = await graded(CodeEnvironment(backend, detectors=()))
+            assert (unwatched.flags, unwatched.trainable) == ((), Trainable.YES)
+
+    asyncio.run(main())
+
+
 def test_a_program_is_judged_by_what_it_prints() -> None:
     right = ScriptedPolicy({"twice": ["```python\nprint(1)\n```", "```python\nprint(2 * int(input()))\n```"]})
     episode, events = play(right, echo_item())

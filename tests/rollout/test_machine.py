@@ -152,7 +152,7 @@ def test_the_last_reply_that_cannot_run_is_graded_as_what_it_is(fault: Fault, st
     play = life(turns=1)
     play.reply()
     play.happen(Rejected, fault=fault)
-    assert play.effect == Grade(work=Work(fault=fault))
+    assert play.effect == Grade(work=Work(fault=fault, replies=("reply",)))
     play.grade(solved=False)
     assert play.finish() is stop
     assert fold(play.log).reward is not None

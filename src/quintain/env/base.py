@@ -26,10 +26,12 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be judged: the program of the last turn, or the policy's fault that left it without one."""
+    """What is to be judged: the program of the last turn, or the policy's fault that left it without one. `replies` are
+    what the policy has said so far, oldest first."""
 
     program: Program | None = None
     fault: Fault | None = None
+    replies: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.program is None) == (self.fault is None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 
@@ -21,6 +22,7 @@ from quintain.grade import (
     reward_of,
     reward_of_fault,
 )
+from quintain.guard import Detector, flags_to_pay_by, inspect_all, standard_detectors
 from quintain.program import Answer as Parsed
 from quintain.program import Build, assemble, check_source, parse
 from quintain.sandbox import Backend
@@ -39,7 +41,6 @@ from quintain.types import (
     Passed,
     Program,
     Reward,
-    Score,
     Task,
     TaskError,
     TestResult,
@@ -63,7 +64,9 @@ class CodeEnvironment:
     vector. With `states` the feedback on a failing visible test also tells what the answer's variables were there.
 
     `health` watches over the verifiers: no verdict of a sick one leaves here.
-    `quality` (one grader, or several as `grade.Quality`) is asked about solved answers, whose total it moves.
+    `quality` (one grader, or several as `grade.Quality`) is asked about solved answers, whose total it moves; `claims`
+    (such as `grade.ClaimGrader`) about the others. `detectors` (default: all of `guard`) look at each answer that has a
+    verdict: hard evidence of a hack is paid as tampering, soft evidence masks the attempt; `()` switches them off.
 
     Covers: no text of the exam reaches the policy; a task that asks for a stronger wall or a network is refused rather
     than run without. Does not cover: what the policy can conclude from solved and not solved over its turns.
@@ -73,13 +76,16 @@ class CodeEnvironment:
 
     def __init__(
         self, backend: Backend, *, oracle: Oracle | None = None, scalar: Scalar = lexicographic, states: bool = False,
-        quality: Grader | None = None, health: Health | None = None,
+        quality: Grader | None = None, claims: Grader | None = None, health: Health | None = None,
+        detectors: Sequence[Detector] | None = None,
     ) -> None:
         self._backend = backend
         self._oracle = oracle or Oracle(backend)
         self._scalar = scalar
         self._states = states
         self._quality = quality
+        self._claims = claims
+        self._detectors = standard_detectors() if detectors is None else list(detectors)
         self._health = health
         self._reached: Isolation | None = None
 
@@ -142,8 +148,12 @@ class CodeEnvironment:
                 limits=limits.command.within(limits.turn).within(limits.episode),
             )
         _raise_what_is_not_the_policys(verdict)
-        scores = await self._qualities(item, work.program, verdict)
-        reward = reward_of(verdict, scores=scores, scalar=self._scalar)
+        turns = tuple(Turn(text=text) for text in work.replies)
+        attempt = Attempt(task=item.task, program=work.program, turns=turns, verdict=verdict)
+        grader = self._quality if verdict.solved else self._claims
+        scores = () if grader is None else await grader.grade(attempt, item)
+        flags = await asyncio.to_thread(inspect_all, attempt, item, self._detectors)  # hostile text may take seconds
+        reward = reward_of(verdict, scores=scores, flags=flags_to_pay_by(verdict, flags), scalar=self._scalar)
         if reward is None:
             raise HouseError(FaultKind.VERIFIER_ERROR, f"task {item.task.id}: a verdict of the policy's has no reward")
         return verdict, reward
@@ -153,12 +163,6 @@ class CodeEnvironment:
         if self._health is None:
             return nullcontext()
         return self._health.watching(suite, image=image, name=episode)
-
-    async def _qualities(self, item: Item, program: Program, verdict: Verdict) -> Sequence[Score]:
-        """What the graders of quality say of a solved answer; any other's total they could not move."""
-        if self._quality is None or not verdict.solved:
-            return ()
-        return await self._quality.grade(Attempt(task=item.task, program=program, verdict=verdict), item)
 
     def say(self, task: Task, feedback: Feedback) -> Message:
         return _words.feedback(feedback)

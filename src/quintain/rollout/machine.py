@@ -250,7 +250,8 @@ def _judge(rules: Rules, state: State) -> Effect:
     if state.judgement is not None:
         return Pay(verdict=state.judgement.verdict, reward=state.judgement.reward)
     if state.work is not None:
-        return Grade(work=state.work)
+        replies = tuple(message.text for message in state.conversation if message.role is Role.ASSISTANT)
+        return Grade(work=msgspec.structs.replace(state.work, replies=replies))
     if state.gave_up:
         return Grade(work=Work(fault=Fault(
             owner=Owner.POLICY, kind=FaultKind.NO_ANSWER, message="expected an answer, found an empty reply",
