@@ -176,3 +176,44 @@ def test_a_resumed_run_does_not_ask_again_about_what_is_finished(tmp_path: Path)
     asyncio.run(go(ITEMS[:3]))
     asyncio.run(go(ITEMS))
     assert sorted(asked) == sorted(item.task.id for item in ITEMS)
+
+
+def test_of_a_task_that_is_no_longer_admitted_nothing_is_begun_and_what_was_is_masked() -> None:
+    events: list[Event] = []
+    suspended: set[str] = {"task3"}
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Closed) and event.episode == "task0#0":
+            suspended.add("task0")
+
+    collector = Collector(
+        FakeEnvironment(), events.append, concurrency=1, watch=watch, admits=lambda task: task not in suspended,
+    )
+    groups = {group.task: group for group in asyncio.run(gather(collector, ITEMS, size=3))}
+    assert set(groups) == {"task0", "task1", "task2", "task4"}
+    assert groups["task0"].rewards_G == (None,)
+    assert groups["task0"].episodes[0].solved  # still there to be read
+    assert groups["task1"].rewards_G == (1.0, 1.0, 1.0)
+    opened = Counter(event.task for event in events if isinstance(event, Opened))
+    assert opened == {"task0": 1, "task1": 3, "task2": 3, "task4": 3}
+
+
+def test_a_group_that_waits_for_its_consumer_is_masked_when_its_task_is_suspended_meanwhile() -> None:
+    suspended: set[str] = set()
+
+    async def main() -> list[Group]:
+        collector = Collector(
+            FakeEnvironment(), lambda event: None, concurrency=4, admits=lambda task: task not in suspended,
+        )
+        found = []
+        async with collector.collecting(ITEMS[:3], POLICY, size=1) as groups:
+            async for group in groups:
+                if not found:
+                    await asyncio.sleep(0.05)  # the others are complete and wait
+                    suspended.update(item.task.id for item in ITEMS)
+                found.append(group)
+        return found
+
+    first, *waiting = asyncio.run(main())
+    assert first.rewards_G == (1.0,)
+    assert [group.rewards_G for group in waiting] == [(None,), (None,)]

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from quintain.env import Environment
 from quintain.policy import Policy
 from quintain.rollout.driver import Driver, Patience
-from quintain.rollout.group import Siblings, Ticket, tickets
+from quintain.rollout.group import Siblings, Ticket, masked, tickets
 from quintain.tasks import Item
 from quintain.types import Event, Group, HouseError, TaskError
 
@@ -21,12 +21,15 @@ class Collector:
     was cut short is finished with no episode lost or doubled. `watch` is called with each new event once it is kept;
     it must be quick. `concurrency` episodes run at once, and as many finished groups may wait for their consumer: a
     slow consumer slows the collection down.
+
+    `admits` is asked by task id before each episode and again when a group is given out: of a task that it does not
+    admit (any more) nothing is begun, and what was begun before comes out with masked rewards.
     """
 
     def __init__(
         self, environment: Environment, append: Callable[[Event], None], *, seed: int = 0, concurrency: int = 8,
         past: Callable[[str], Iterable[Event]] = lambda episode: (), watch: Callable[[Event], None] | None = None,
-        patience: Patience | None = None,
+        patience: Patience | None = None, admits: Callable[[str], bool] = lambda task: True,
     ) -> None:
         if concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, found {concurrency}")
@@ -37,6 +40,7 @@ class Collector:
         self._past = past
         self._watch = watch
         self._patience = patience
+        self._admits = admits
 
     @asynccontextmanager
     async def collecting(
@@ -56,7 +60,7 @@ class Collector:
             async with asyncio.TaskGroup() as children:
                 crew = children.create_task(self._crew(driver, work, ready))
                 try:
-                    yield _drain(ready)
+                    yield self._drain(ready)
                 finally:
                     crew.cancel()
         except BaseExceptionGroup as errors:
@@ -85,10 +89,18 @@ class Collector:
         self, driver: Driver, work: Iterator[tuple[Ticket, Siblings]], ready: asyncio.Queue[Group | None],
     ) -> None:
         for ticket, siblings in work:  # one iterator for all: each takes the next
-            episode = await driver.play(ticket, tuple(self._past(ticket.episode)))
-            group = siblings.add(episode)
+            if self._admits(ticket.item.task.id):
+                episode = await driver.play(ticket, tuple(self._past(ticket.episode)))
+                group = siblings.add(episode)
+            else:
+                group = siblings.withdraw(ticket)
+                await asyncio.sleep(0)  # a long row of such tasks must not hold up the episodes that are played
             if group is not None:
                 await ready.put(group)
+
+    async def _drain(self, ready: asyncio.Queue[Group | None]) -> AsyncIterator[Group]:
+        while (group := await ready.get()) is not None:
+            yield group if self._admits(group.task) else masked(group)
 
     def _keep(self, event: Event) -> None:
         self._append(event)
@@ -107,11 +119,6 @@ def _siblings(
         members = tickets(item, size=size, seed=seed, round=round)
         siblings = Siblings(members)
         yield from ((ticket, siblings) for ticket in members)
-
-
-async def _drain(ready: asyncio.Queue[Group | None]) -> AsyncIterator[Group]:
-    while (group := await ready.get()) is not None:
-        yield group
 
 
 def _cause(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -7,7 +7,7 @@ import hashlib
 import msgspec
 
 from quintain.tasks import Item
-from quintain.types import Episode, Group
+from quintain.types import Episode, Group, Trainable
 
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,14 +39,34 @@ class Siblings:
     def __init__(self, members: tuple[Ticket, ...]) -> None:
         self._members = members
         self._episodes: dict[str, Episode] = {}
+        self._withdrawn: set[str] = set()
 
     def add(self, episode: Episode) -> Group | None:
         """The group, in the order of its tickets, once its last episode is in."""
         self._episodes[episode.id] = episode
-        if len(self._episodes) < len(self._members):
+        return self._complete()
+
+    def withdraw(self, ticket: Ticket) -> Group | None:
+        """This one is not played: the group is complete without it, and masked; there is none where nobody played."""
+        self._withdrawn.add(ticket.episode)
+        return self._complete()
+
+    def _complete(self) -> Group | None:
+        if not self._episodes or len(self._episodes) + len(self._withdrawn) < len(self._members):
             return None
         first = self._members[0]
-        return Group(
-            id=first.group, task=first.item.task.id,
-            episodes=tuple(self._episodes[ticket.episode] for ticket in self._members),
+        played = (ticket.episode for ticket in self._members if ticket.episode in self._episodes)
+        group = Group(
+            id=first.group, task=first.item.task.id, episodes=tuple(self._episodes[episode] for episode in played),
         )
+        return masked(group) if self._withdrawn else group
+
+
+def masked(group: Group) -> Group:
+    """The group with no reward to train on: each that it has is there to be read, and `rewards_G` is all `None`."""
+    replace = msgspec.structs.replace
+    return replace(group, episodes=tuple(
+        episode if episode.reward is None or episode.reward.trainable is not Trainable.YES
+        else replace(episode, reward=replace(episode.reward, trainable=Trainable.MASK))
+        for episode in group.episodes
+    ))
