@@ -35,7 +35,7 @@ from _strengthen import strengthened
 from quintain.grade import Oracle, headline, warm_oracle
 from quintain.sandbox import Backend, NativeBackend
 from quintain.tasks import Item, PythonSuite, Suite, Taskset, open_taskset
-from quintain.types import HouseError, Limits, Program, TaskError, Verdict
+from quintain.types import HouseError, Limits, Owner, Program, TaskError, Verdict
 
 WORKERS = 3
 Row = dict[str, Any]
@@ -52,6 +52,7 @@ HONEST = {
 EXPLAINED = {
     "exercism/python/paasio": "test_meteredfile_context_manager looks for a frame of the answer on its own call stack "
     "(inspect.getouterframes), and the answer's frames are in another process",
+    "ClassEval_20": "test and answer each read the clock to the second, and the way across may pass from one to the next",
     "ClassEval_58": "the reference lays its mines at random, now and then two in one place, and its tests count them",
 }
 
@@ -151,6 +152,8 @@ async def grade(backend: Backend, oracle: Oracle, work: Work) -> Done:
     async def once(limits: Limits) -> Done:
         try:
             verdict = await oracle.grade(work.suite, Program(files=work.files), limits=limits)
+            if (fault := headline(verdict)) and fault.owner is Owner.HOUSE:  # no verdict: the house tries again
+                verdict = await oracle.grade(work.suite, Program(files=work.files), limits=limits, seed=1)
         except (HouseError, TaskError) as error:  # not a verdict, and counted against us
             return Done(work=work, solved=False, right=bool(work.right), reason=f"{type(error).__name__}: {error}",
                         cpu_seconds=0.0)
