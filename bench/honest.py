@@ -52,7 +52,7 @@ HONEST = {
 EXPLAINED = {
     "exercism/python/paasio": "test_meteredfile_context_manager looks for a frame of the answer on its own call stack "
     "(inspect.getouterframes), and the answer's frames are in another process",
-    "ClassEval_20": "test and answer each read the clock to the second, and the way across may pass from one to the next",
+    "ClassEval_20": "test and answer each read the clock to the second, and one may read it a second later",
     "ClassEval_58": "the reference lays its mines at random, now and then two in one place, and its tests count them",
 }
 
