@@ -21,6 +21,7 @@ from quintain.grade import (
     record_states,
     reward_of,
     reward_of_fault,
+    sanitise,
 )
 from quintain.guard import Detector, flags_to_pay_by, inspect_all, standard_detectors
 from quintain.program import Answer as Parsed
@@ -67,6 +68,8 @@ class CodeEnvironment:
     `quality` (one grader, or several as `grade.Quality`) is asked about solved answers, whose total it moves; `claims`
     (such as `grade.ClaimGrader`) about the others. `detectors` (default: all of `guard`) look at each answer that has a
     verdict: hard evidence of a hack is paid as tampering, soft evidence masks the attempt; `()` switches them off.
+
+    Before an answer is judged, test infrastructure that the task never asked for is taken out of its tree (`sanitise`).
 
     Covers: no text of the exam reaches the policy; a task that asks for a stronger wall or a network is refused rather
     than run without. Does not cover: what the policy can conclude from solved and not solved over its turns.
@@ -142,12 +145,14 @@ class CodeEnvironment:
             return _verdict_of_nothing(hidden, work.fault, self._scalar)
         self._check(item.task)
         limits = item.task.limits
+        crossed = sanitise(work.program.files, given=item.task.files, allowed=frozenset(item.exam.oracle or {}))
         async with self._watching(hidden, item.task.image, episode):
             verdict = await self._oracle.grade(
-                hidden, work.program, image=item.task.image, seed=seed,
+                hidden, msgspec.structs.replace(work.program, files=crossed.files), image=item.task.image, seed=seed,
                 limits=limits.command.within(limits.turn).within(limits.episode),
             )
         _raise_what_is_not_the_policys(verdict)
+        verdict = msgspec.structs.replace(verdict, evidence=(*verdict.evidence, *crossed.evidence))
         turns = tuple(Turn(text=text) for text in work.replies)
         attempt = Attempt(task=item.task, program=work.program, turns=turns, verdict=verdict)
         grader = self._quality if verdict.solved else self._claims
