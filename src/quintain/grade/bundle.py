@@ -144,16 +144,18 @@ class _TellValues(ast.NodeTransformer):
         test = node.test
         if node.msg is not None or not isinstance(test, ast.Compare) or len(test.ops) != 1:
             return node
+        # each new node is given its place here: to look for those without one costs more than all the rest
+        at: dict[str, Any] = {"lineno": node.lineno, "col_offset": node.col_offset, "end_lineno": node.end_lineno,
+              "end_col_offset": node.end_col_offset}
         names = ("__quintain_left__", "__quintain_right__")
-        left, right = (ast.NamedExpr(target=ast.Name(id=name, ctx=ast.Store()), value=value)
+        left, right = (ast.NamedExpr(target=ast.Name(id=name, ctx=ast.Store(), **at), value=value, **at)
                        for name, value in zip(names, (test.left, test.comparators[0]), strict=True))
         shown = ast.Call(
-            func=ast.Name("__quintain_show__", ast.Load()), keywords=[],
-            args=[ast.Constant(self._said(node)), ast.Name(names[0], ast.Load()),
-                  ast.Constant(_OPERATORS[type(test.ops[0])]), ast.Name(names[1], ast.Load())],
+            func=ast.Name(id="__quintain_show__", ctx=ast.Load(), **at), keywords=[], **at,
+            args=[ast.Constant(value=self._said(node), **at), ast.Name(id=names[0], ctx=ast.Load(), **at),
+                  ast.Constant(value=_OPERATORS[type(test.ops[0])], **at), ast.Name(id=names[1], ctx=ast.Load(), **at)],
         )
-        made = ast.Assert(test=ast.Compare(left=left, ops=test.ops, comparators=[right]), msg=shown)
-        return ast.fix_missing_locations(ast.copy_location(made, node))
+        return ast.Assert(test=ast.Compare(left=left, ops=test.ops, comparators=[right], **at), msg=shown, **at)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         # a walrus in a class body or a comprehension of one is no error, but would leave names in the class
