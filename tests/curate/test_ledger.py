@@ -35,7 +35,7 @@ FLAKY = Trouble(why=Why.FLAKY, evidence="it throws dice", tests=("t::a",))
 
 
 class Life(RuleBasedStateMachine):
-    @rule(target=versions, id=st.sampled_from(IDS), version=st.sampled_from(["v1", "v2"]), who=st.integers(0, 1))
+    """Two processes on one ledger, in any order: what one says the other sees, no task goes a forbidden way."""
 
     versions: Bundle[str] = Bundle("versions")
 
