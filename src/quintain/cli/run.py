@@ -19,6 +19,7 @@ from quintain.cli.live import Pulse, Screen, clock
 from quintain.cli.options import choosing
 from quintain.cli.output import console, plain, say_json
 from quintain.cli.tally import Counts
+from quintain.cli.tending import tended
 from quintain.cli.wire import (
     POLICIES,
     Choice,
@@ -75,6 +76,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--out", type=click.Path(path_type=Path), help="The new run folder (else one below runs/).")
 @click.option("--resume", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="RUN",
               help="Go on with a run that was interrupted; it knows its tasks and its policy.")
+@click.option("--health", type=click.Path(path_type=Path, dir_okay=False), metavar="LEDGER",
+              help="A health ledger: tasks that are not well leave the run (made where there is none).")
 @click.option("--backend", default="native", show_default=True, help="What makes the sandboxes.")
 @click.option("--base-url", metavar="URL", help="Of the OpenAI-compatible endpoint; the key comes from OPENAI_API_KEY.")
 @click.option("--model", help="The model's name there, for --policy openai.")
@@ -84,7 +87,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 @click.pass_context
 def command(
     ctx: click.Context, tasks: str | None, policy: str | None, size: int, sandboxes: int, seed: int, choice: Choice,
-    out: Path | None, resume: Path | None, backend: str, base_url: str | None, model: str | None,
+    out: Path | None, resume: Path | None, health: Path | None, backend: str, base_url: str | None, model: str | None,
     temperature: float | None, max_tokens: int | None, as_json: bool,
 ) -> None:
     """Let a policy attempt TASKS in sandboxes, and keep what happened in a run folder.
@@ -120,7 +123,10 @@ def command(
         asked = Definition(
             taskset=pinned(tasks), policy=pinned(policy), size=size, seed=seed, sandboxes=sandboxes, backend=backend,
             taskset_digest=content_digest(chosen.ids), code_version=__version__,
-            options={"choice": _text(choice), "endpoint": _text(endpoint)},
+            options={
+                "choice": _text(choice), "endpoint": _text(endpoint),
+                **({"health": str(health.resolve())} if health is not None else {}),
+            },
         )
         parts = Parts.of(asked, sandboxes)  # refuses what cannot be, before a folder is made
         runs, name = (out.parent, out.name) if out is not None else (Path("runs"), None)
@@ -210,10 +216,18 @@ async def _collect(run: Run, parts: Parts, pulse: Pulse, skipped: Skipped) -> No
             screen.beat()
 
         try:
-            async with open_house(parts.backend) as environment:
+            health = asked.options.get("health")
+            async with open_house(parts.backend) as environment, tended(
+                environment, parts.backend, parts.tasks, Path(health) if health else None, run=run.name,
+            ) as tending:
+
+                def see(event: Event) -> None:
+                    watch(event)
+                    tending.watch(event)
+
                 collector = Collector(
-                    environment, run.journal.append, seed=asked.seed, concurrency=parts.sandboxes,
-                    past=run.journal.read, watch=watch,
+                    tending.environment, run.journal.append, seed=asked.seed, concurrency=parts.sandboxes,
+                    past=run.journal.read, watch=see, admits=tending.admits,
                 )
                 items = skipped.readable(parts.tasks)
                 async with collector.collecting(items, parts.policy, size=asked.size) as groups:

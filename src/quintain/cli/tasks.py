@@ -12,6 +12,7 @@ import msgspec
 
 from quintain.cli.convert import convert_tasks, diff_tasks
 from quintain.cli.exits import DONE, FAILED, Usage
+from quintain.cli.health import health_of_tasks, readmit_task, suspend_task
 from quintain.cli.options import choosing
 from quintain.cli.output import console, one_line, plain, say_json
 from quintain.cli.wire import Choice, open_tasks
@@ -62,6 +63,9 @@ def command() -> None:
 
 command.add_command(convert_tasks)
 command.add_command(diff_tasks)
+command.add_command(health_of_tasks)
+command.add_command(suspend_task)
+command.add_command(readmit_task)
 
 
 @command.command("list", short_help="List tasks, or the sets that have a name.")
@@ -159,8 +163,8 @@ def check_tasks(
     chosen = open_tasks(tasks, choice)
     if not chosen.ids:
         raise Usage(f"no task of {tasks} was chosen: look at --include, --exclude and --take")
-    replaced = dict(_pair(base) for base in bases)
-    asyncio.run(examine(chosen, sandboxes=sandboxes, report=report, cache=_cache(), bases=replaced))
+    replaced = dict(pair_of(base) for base in bases)
+    asyncio.run(examine(chosen, sandboxes=sandboxes, report=report, cache=cache_folder(), bases=replaced))
     if as_json:
         say_json({"tasks": sum(counts.values()), **{fit.value: count for fit, count in counts.items()}})
     else:
@@ -168,14 +172,14 @@ def check_tasks(
     ctx.exit(FAILED if counts[Fit.UNFIT] else DONE)
 
 
-def _pair(base: str) -> tuple[str, str]:
+def pair_of(base: str) -> tuple[str, str]:
     name, equals, image = base.rpartition("=")
     if not (name and equals and image):
         raise Usage(f"expected --base REF=IMAGE, as in --base ubuntu:24.04=host, found {base!r}")
     return name, image
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "quintain"
 
 

@@ -81,7 +81,8 @@ class HealthLedger:
             standing = known[task]
             if to not in NEXT[standing.state]:
                 allowed = ", ".join(sorted(NEXT[standing.state])) or "nowhere: mend it as another version"
-                raise TaskError(f"task {task} is {standing.state.value} and can go to {allowed}, found {to.value}")
+                raise TaskError(f"task {task} is in the state {standing.state.value} and can go to {allowed}, found "
+                                f"{to.value}")
             return [self._moved(standing, to, why, evidence, by=by)]
 
         self._change(decide)
