@@ -71,6 +71,8 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def stuck(self, last: int) -> Ending | None:
         """SOLVED or UNSOLVED where each of the `last` attempts that were judged ended so."""
+        if max(self.endings.count(Ending.SOLVED.value), self.endings.count(Ending.UNSOLVED.value)) < last:
+            return None
         judged = [letter for letter in self.endings if letter in (Ending.SOLVED.value, Ending.UNSOLVED.value)][-last:]
         return Ending(judged[0]) if len(judged) == last and len(set(judged)) == 1 else None
 

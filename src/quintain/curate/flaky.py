@@ -62,7 +62,10 @@ def log_evidence(failures: int, trials: int, *, healthy: float = HEALTHY, bets: 
 
 def is_flaky(failures: int, trials: int, *, alpha: float = FALSE_ALARM) -> bool:
     """Whether the evidence has reached 1/alpha."""
-    return failures > 0 and log_evidence(failures, trials) >= -math.log(alpha)
+    needed = -math.log(alpha)
+    if failures * math.log(BETS[-1] / HEALTHY) < needed:  # the most that so many failures can say
+        return False
+    return log_evidence(failures, trials) >= needed
 
 
 def promise(

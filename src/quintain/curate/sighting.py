@@ -41,6 +41,7 @@ class Watched:
         self._program: Program | None = None
         self._visible: bool | None = None
         self._last: Verdict | None = None
+        self._solved = False  # what the last verdict says
         self._runs: list[Run] = []
         self._final: Graded | None = None
         self._broke: Fault | None = None
@@ -54,7 +55,8 @@ class Watched:
                 self._visible = verdict.solved if verdict is not None else None
             case Graded(verdict=verdict, final=final):
                 if verdict != self._last:  # what is paid for again was run once
-                    self._runs += runs_of(verdict, self._program)
+                    self._runs += (made := runs_of(verdict, self._program))
+                    self._solved = any(not run.failed for run in made)
                 self._last = verdict
                 self._final = event if final else self._final
             case Broke(fault=fault):
@@ -66,10 +68,11 @@ class Watched:
     def sighting(self) -> Sighting:
         hidden = None
         if self._final is not None and self._broke is None and self._program is not None:
-            hidden = self._final.verdict.solved
+            hidden = self._solved
         return Sighting(
             task=self._opened.task, version=self._opened.task_version, episode=self._opened.episode,
-            ending=_ending(self._final, self._broke), runs=tuple(self._runs), visible=self._visible, hidden=hidden,
+            ending=_ending(self._final, self._broke, solved=self._solved), runs=tuple(self._runs),
+            visible=self._visible, hidden=hidden,
         )
 
 
@@ -119,21 +122,22 @@ def is_torn(test: TestResult) -> bool:
     return test.passed is not Passed.PASSED and test.fault is not None and test.fault.kind in torn
 
 
-def _ending(final: Graded | None, broke: Fault | None) -> Ending:
+def _ending(final: Graded | None, broke: Fault | None, *, solved: bool) -> Ending:
     if broke is not None:
         if broke.owner is Owner.TASK or broke.kind in _CRASHES:
             return Ending.CRASH
         return Ending.NOBODYS if broke.kind in _NOBODYS else Ending.INFRASTRUCTURE
     if final is None:
         return Ending.NOBODYS
-    verdict, reward = final.verdict, final.reward
-    faults = [f for f in (verdict.fault, *(t.fault for t in verdict.tests)) if f is not None]
-    hard = any(flag.severity is Severity.HARD for flag in reward.flags)
-    if hard or any(fault.attribution is Attribution.TAMPER for fault in faults):
+    verdict = final.verdict
+    if any(flag.severity is Severity.HARD for flag in final.reward.flags):
         return Ending.TAMPER
-    if any(is_torn(test) for test in verdict.tests):
-        return Ending.TORN
-    return Ending.SOLVED if verdict.solved else Ending.UNSOLVED
+    if solved:
+        return Ending.SOLVED
+    faults = [f for f in (verdict.fault, *(t.fault for t in verdict.tests)) if f is not None]
+    if any(fault.attribution is Attribution.TAMPER for fault in faults):
+        return Ending.TAMPER
+    return Ending.TORN if any(is_torn(test) for test in verdict.tests) else Ending.UNSOLVED
 
 
 def _name_of(program: Program | None) -> str:

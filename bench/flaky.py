@@ -1,0 +1,286 @@
+"""Are flaky tests quarantined as soon as the statistics promise, and is no healthy one?
+
+Three parts, one code path (events → sightings → charts → rules → ledger):
+* real: tasks with a test that throws dice (p = 1 %, 5 %, 20 %) in a training that runs: a collector, the code
+  environment with its diagnosing retries, the author's answer as a witness, every verdict executed in sandboxes of the
+  native backend. `--seconds` bounds it; the test of 1 % needs about a thousand runs.
+* simulated: the same watch and ledger fed with the events of attempts whose tests fail by chance; as many flaky tests
+  as it takes to compare with the promised quantiles.
+* healthy: 10,000 tests, each failing in 0.02 % of runs (accidents of a house), for 2,000 runs; beside it what the rule
+  "quarantine when P(f > 1 %) > 0.9" would have done on the very same verdicts.
+
+A quarantine is within the promise when at most as many runs on right answers were counted as the 97.5 % quantile of the
+first passage of the evidence, or as many runs of the author's answer as that of its confirmation: 95 % of them must be.
+
+    .venv/bin/python bench/flaky.py [--seconds 90] [--flaky 200]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from _machine import finish
+
+from quintain.curate import (
+    Bounds,
+    Chart,
+    Diagnosing,
+    HealthLedger,
+    HealthWatch,
+    Run,
+    State,
+    Why,
+    attend,
+    promise,
+    questioned,
+    suspicion,
+)
+from quintain.env import CodeEnvironment
+from quintain.grade import Oracle, warm_oracle
+from quintain.policy import FunctionPolicy
+from quintain.rollout import Collector
+from quintain.sandbox import NativeBackend
+from quintain.tasks import Exam, Item, PythonSuite
+from quintain.types import (
+    Built,
+    Closed,
+    Entry,
+    Event,
+    Fault,
+    FaultKind,
+    Graded,
+    Opened,
+    Owner,
+    Passed,
+    Program,
+    Reward,
+    Stop,
+    Task,
+    TestResult,
+    Trainable,
+    Verdict,
+)
+
+RATES = (0.01, 0.05, 0.20)
+RIGHT = b"def add(a, b):\n    return a + b\n"
+SUITE = """import random
+from solution import add
+
+def test_one():
+    assert add(1, 2) == 3
+
+def test_two():
+    assert add(0, 5) == 5
+
+def test_dice():
+    assert add(2, 2) == 4
+    assert random.SystemRandom().random() >= {rate}
+"""
+DICE = "test_add.py::test_dice"
+#: A policy that is always right would else be suspended for that before the rare dice fall.
+BOUNDS = Bounds(stuck_for=100_000)
+
+
+def item(name: str, rate: float) -> Item:
+    exam = Exam(hidden=PythonSuite(files={"test_add.py": SUITE.format(rate=rate).encode()}),
+                oracle={"solution.py": RIGHT})
+    return Item.sealed(exam, id=name, instructions="Add.", entry=Entry(path="solution.py", name="add"))
+
+
+async def real(folder: Path, seconds: float) -> list[dict[str, object]]:
+    """Play until every task with dice is suspended, or the time is up."""
+    items = {f"dice-{rate:g}": item(f"dice-{rate:g}", rate) for rate in RATES} | {"steady": item("steady", 0.0)}
+    ledger = HealthLedger(folder / "real.jsonl", bounds=BOUNDS)
+    ledger.admit([one.task for one in items.values()], evidence="injected")
+    policy = FunctionPolicy(lambda c, task, seed: f"```python\n{RIGHT.decode()}# {seed}\n```", name="right")
+    watch = HealthWatch(ledger, has_oracle=lambda task: True)
+    began = time.monotonic()
+    groups = leaked = 0
+    async with NativeBackend(warm=warm_oracle()) as backend:
+        collector = Collector(
+            Diagnosing(CodeEnvironment(backend)), lambda event: None, concurrency=2, watch=watch.watch,
+            admits=watch.admits,
+        )
+
+        async def train() -> None:
+            nonlocal groups, leaked
+            step = 0
+            while any(watch.admits(task) for task in items if task != "steady"):
+                step += 1
+                async with collector.collecting(items.values(), policy, size=8, round=step) as found:
+                    async for group in found:
+                        groups += 1
+                        if not watch.admits(group.task):
+                            leaked += sum(reward is not None for reward in group.rewards_G)
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds), asyncio.TaskGroup() as children:
+                witness = children.create_task(attend(watch, Oracle(backend), items.__getitem__))
+                await train()
+                witness.cancel()
+    watch.close()
+    rows: list[dict[str, object]] = []
+    for rate in RATES:
+        standing = ledger.standings[f"dice-{rate:g}"]
+        chart = standing.chart
+        caught = standing.state is State.SUSPENDED
+        rows.append({
+            "rate": rate, "suspended": caught, "why": standing.moves[-1].why.value,
+            "tests": list(standing.tests), "verdicts": chart.verdicts, "runs": chart.trials,
+            "control_runs": chart.control_trials, "within_promise": is_within(rate, chart) if caught else None,
+        })
+    steady = ledger.standings["steady"]
+    rows.append({"rate": 0.0, "suspended": steady.state is State.SUSPENDED, "verdicts": steady.chart.verdicts,
+                 "runs": steady.chart.trials, "groups": groups, "rewards_paid_after_suspension": leaked,
+                 "seconds": round(time.monotonic() - began, 1)})
+    return rows
+
+
+PROMISES = {
+    rate: {
+        "median": promise(rate, 0.5), "q95": promise(rate, 0.95), "q975": promise(rate, 0.975),
+        "control_q975": promise(rate, 0.975, alpha=Bounds().control_alarm),
+    }
+    for rate in RATES
+}
+
+
+def is_within(rate: float, chart: Chart) -> bool:
+    promised = PROMISES[rate]
+    whole, control = promised["q975"], promised["control_q975"]
+    return whole is not None and control is not None and (chart.trials <= whole or chart.control_trials <= control)
+
+
+class Attempts:
+    """The events of attempts at tasks of `tests` tests of which one may fail by chance, as the environment would have
+    judged a right answer: two runs, a retry where one failed, and what is torn is masked."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        self._ids = ids
+        passed = tuple(TestResult(id=id, passed=Passed.PASSED) for id in ids)
+        self._clean = Verdict(suite="s", level="L4", tests=passed, runs=2)
+        self._paid = Reward(total=1.0, solved=True)
+        self._masked = Reward(total=-0.2, solved=False, trainable=Trainable.MASK)
+        self._nth = 0
+
+    def attempt(self, task: Task, at: int, *, first: bool, second: bool, again: bool) -> list[Event]:
+        """Whether the test at a position fails in the first run, in the confirmation, and in a retry of the first."""
+        self._nth += 1
+        episode = f"{task.id}#{self._nth}"
+        verdict, reward = self._clean, self._paid
+        if first or second:
+            kind = FaultKind.CONFLICTING_RUNS if first else FaultKind.NONDETERMINISTIC
+            fault = Fault(owner=Owner.HOUSE if first else Owner.POLICY, kind=kind, message="dice")
+            if first and again:  # nobody can tell that from a wrong answer
+                fault = Fault(owner=Owner.POLICY, kind=FaultKind.ASSERTION_ERROR, message="dice twice")
+            tests = list(self._clean.tests)
+            tests[at] = TestResult(id=self._ids[at], passed=Passed.FAILED, fault=fault)
+            verdict, reward = Verdict(suite="s", level="L4", tests=tuple(tests)), self._masked
+        program = Program(files={"a.py": str(self._nth).encode()})
+        return [
+            Opened(episode=episode, index=0, at_seconds=0.0, task=task.id, task_version=task.version, kind="code",
+                   group=task.id, attempt=1, seed=self._nth, policy="p", unix_seconds=0.0, conversation=()),
+            Built(episode=episode, index=1, at_seconds=0.0, program=program),
+            Graded(episode=episode, index=2, at_seconds=0.0, verdict=verdict, reward=reward, final=True),
+            Closed(episode=episode, index=3, at_seconds=0.0, stop=Stop.SOLVED if verdict.solved else Stop.SUBMITTED),
+        ]
+
+
+def simulated(folder: Path, rate: float, count: int, seed: int) -> dict[str, object]:
+    """`count` tasks, each with one flaky test among five; one verdict of a policy and, while in doubt, one run pair of
+    the author's answer in turn."""
+    chance = random.Random(f"{seed}:{rate}")
+    ids = [f"t::{n}" for n in range(5)]
+    attempts = Attempts(ids)
+    caught = within = wrong = 0
+    verdicts: list[int] = []
+    for number in range(count):
+        task = Task(id="flaky", version=f"v{number}", instructions="x", exam="e")
+        ledger = HealthLedger(folder / f"simulated-{rate:g}-{number}.jsonl", bounds=BOUNDS)
+        ledger.admit([task], evidence="injected")
+        watch = HealthWatch(ledger, has_oracle=lambda _: True, poll_seconds=1e9)
+        for _ in range(6_000):
+            first, second, again = (chance.random() < rate for _ in range(3))
+            for event in attempts.attempt(task, 2, first=first, second=second, again=again):
+                watch.watch(event)
+            if watch.questioned():
+                first, second = chance.random() < rate, chance.random() < rate
+                run = Run(trials=1 if first else 2, failed=(ids[2],) if first or second else ())
+                watch.saw_control(task.id, task.version, run)
+            if not watch.admits(task.id):
+                break
+        standing = ledger.standings[task.id]
+        if standing.state is State.SUSPENDED and standing.moves[-1].why in (Why.FLAKY, Why.ORACLE_FAILED):
+            caught += 1
+            within += is_within(rate, standing.chart)
+            wrong += standing.tests != (ids[2],)
+            verdicts.append(standing.chart.verdicts)
+    verdicts.sort()
+    return {
+        "rate": rate, "tests": count, "quarantined": caught, "within_promise": within, "wrong_test": wrong,
+        "promised_runs": PROMISES[rate],
+        "verdicts_median": verdicts[len(verdicts) // 2] if verdicts else None,
+        "verdicts_q95": verdicts[int(0.95 * len(verdicts))] if verdicts else None,
+    }
+
+
+def healthy(folder: Path, *, tests: int, rate: float, verdicts: int, seed: int) -> dict[str, object]:
+    """Tasks of a hundred tests each. Whether an attempt has an accident is drawn once for all tests of its task, and
+    then which test has it, so that ten thousand tests can be played on two cores."""
+    chance = random.Random(f"{seed}:healthy")
+    ids = [f"t::{n}" for n in range(100)]
+    attempts = Attempts(ids)
+    tasks = [Task(id=f"task{n}", version="v", instructions="x", exam="e") for n in range(tests // len(ids))]
+    ledger = HealthLedger(folder / "healthy.jsonl", bounds=BOUNDS)
+    ledger.admit(tasks, evidence="healthy")
+    watch = HealthWatch(ledger, has_oracle=lambda _: True, poll_seconds=1e9, tally_every=10**9)
+    naive: set[tuple[str, str]] = set()
+    some = 1.0 - (1.0 - rate) ** (2 * len(ids))  # of an attempt, that any of its tests has an accident
+    for _ in range(verdicts):
+        for task in tasks:
+            accident, first = chance.random() < some, chance.random() < 0.5
+            for event in attempts.attempt(
+                task, chance.randrange(len(ids)), first=accident and first, second=accident and not first, again=False,
+            ):
+                watch.watch(event)
+            if accident:
+                chart = watch.chart(task.id)
+                naive |= {(task.id, t) for t, k in chart.failures.items() if suspicion(k, chart.trials) > 0.9}
+            if questioned(watch.chart(task.id), BOUNDS):
+                watch.saw_control(task.id, task.version, Run(trials=2))
+    moved = [s for s in ledger.standings.values() if s.state not in (State.PROBATION, State.ACTIVE)]
+    runs = sum(watch.chart(task.id).trials for task in tasks) // len(tasks)
+    failures = sum(n for task in tasks for n in watch.chart(task.id).failures.values())
+    return {
+        "tests": tests, "rate": rate, "runs_each": runs, "accidents": failures,
+        "quarantined": sum(s.moves[-1].why is Why.FLAKY for s in moved), "tasks_suspended": len(moved),
+        "quarantined_by_the_posterior_after_each_verdict": len(naive),
+        "promised_false_alarms": tests * Bounds().false_alarm,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=90.0, help="for the part in real sandboxes; 0 leaves it out")
+    parser.add_argument("--flaky", type=int, default=200, help="simulated flaky tests for each rate")
+    parser.add_argument("--healthy", type=int, default=10_000, help="healthy tests")
+    parser.add_argument("--verdicts", type=int, default=1_000, help="verdicts on each healthy task")
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rows = [simulated(folder, rate, asked.flaky, asked.seed) for rate in RATES]
+        well = healthy(folder, tests=asked.healthy, rate=0.0002, verdicts=asked.verdicts, seed=asked.seed)
+        played = asyncio.run(real(folder, asked.seconds)) if asked.seconds > 0 else None
+    finish(simulated=rows, healthy=well, real=played, seed=asked.seed)
+
+
+if __name__ == "__main__":
+    main()
