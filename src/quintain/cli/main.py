@@ -18,6 +18,7 @@ COMMANDS = {
     "run": "Let a policy attempt tasks in sandboxes, and keep what happened.",
     "show": "Tell the story of a run or of one episode.",
     "tasks": "List, look into, check and write tasks.",
+    "admit": "Decide which tasks deserve a place, and say what to do about the others.",
     "audit": "Look at attempts, decide whether they were honest, and see what that proves.",
     "doctor": "Say what this host can do, and clean up what a killed run left.",
 }

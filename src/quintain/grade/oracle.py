@@ -136,17 +136,17 @@ class Oracle:
 
     async def examine(
         self, suite: PythonSuite, files: Mapping[str, bytes], *, image: str = "host", limits: Limits = DEFAULT_LIMITS,
-        seed: int = 0, keep: str | None = None, trusted: bool = True,
+        seed: int = 0, keep: str | None = None, trusted: bool = True, shuffled: bool = False,
     ) -> Examined:
-        """One run without confirmation, and what was measured of it. `keep` is a path in the candidate's sandbox to
-        read afterwards. `trusted=False`: the tests are somebody's answer too, and a verifier that they end early is
-        their doing. Raises HouseError."""
-        return await self._once(suite, files, image=image, limits=limits, seed=seed, shuffled=False, keep=keep,
-                                trusted=trusted)
+        """One run without confirmation, warm where it can be, and what was measured of it; `shuffled`: the tests in an
+        order that the seed decides. `keep` is a path in the candidate's sandbox to read afterwards. `trusted=False`:
+        the tests are somebody's answer too, and a verifier that they end early is their doing. Raises HouseError."""
+        return await self._once(suite, files, image=image, limits=limits, seed=seed, shuffled=shuffled, keep=keep,
+                                trusted=trusted, fresh=False)
 
     async def _once(
         self, suite: PythonSuite, files: Mapping[str, bytes], *, image: str, limits: Limits, seed: int, shuffled: bool,
-        keep: str | None = None, trusted: bool = True,
+        keep: str | None = None, trusted: bool = True, fresh: bool | None = None,
     ) -> Examined:
         started = time.monotonic()
         folder = hashlib.sha256(f"{seed} {shuffled}".encode()).hexdigest()[:8]
@@ -168,7 +168,7 @@ class Oracle:
                     verdict=unplaced(content_digest(suite), _expected(suite), error, time.monotonic() - started))
             if not files:
                 await candidate.files.make_dir(folder)
-            warm = not shuffled and self._has_warm()
+            warm = not (shuffled if fresh is None else fresh) and self._has_warm()
             argv = ["-c", bundle.BOOT_WARM] if warm else [self._python, *bundle.FLAGS, "-c", bundle.BOOT]
             env = {**self._env, "PYTHONHASHSEED": str(seed % 2**32), "PYTHONPATH": self._site}
             say = bundle.warm_stdin_for if warm else bundle.stdin_for

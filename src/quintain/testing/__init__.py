@@ -1,6 +1,7 @@
 """The public test kit: parts that stand in for the dear ones, and say so."""
 
 from quintain.testing.corpus import Corpus, Family, Hack, Trial, read_corpus
+from quintain.testing.defects import Defect, Specimen, specimens
 from quintain.testing.detectors import check_detector, detector_item
 from quintain.testing.fakes import (
     FakeEnvironment,
@@ -17,7 +18,7 @@ from quintain.testing.graders import check_grader
 from quintain.testing.process_backend import ProcessBackend
 
 __all__ = [
-    "Blow", "Corpus", "FakeEnvironment", "Family", "FaultyBackend", "FlakyBackend", "FlakyPolicy", "Hack", "Plan",
-    "Planned", "ProcessBackend", "Trial", "check_detector", "check_grader", "detector_item", "fail_first",
-    "fail_sometimes", "fake_item", "never", "read_corpus",
+    "Blow", "Corpus", "Defect", "FakeEnvironment", "Family", "FaultyBackend", "FlakyBackend", "FlakyPolicy", "Hack",
+    "Plan", "Planned", "ProcessBackend", "Specimen", "Trial", "check_detector", "check_grader", "detector_item",
+    "fail_first", "fail_sometimes", "fake_item", "never", "read_corpus", "specimens",
 ]

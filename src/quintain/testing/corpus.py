@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
+from quintain.curate import Words, check_template, fill_template, test_ids
 from quintain.tasks import Exam, Item, JavaScriptSuite, PythonSuite, ShellSuite, StdioCase, StdioSuite, Suite
-from quintain.testing import templates
 from quintain.types import Attempt, Entry, Limits, Program, Scopes, TaskError
 
 LANGUAGES = ("python", "javascript", "shell")
@@ -44,7 +44,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def ids(self) -> list[str]:
         """The ids of its tests, as far as its files tell; whoever knows the visible tests can guess such names."""
-        return templates.ids_of(self.suite) if self.language == "python" else sorted(
+        return test_ids(self.suite) if self.language == "python" else sorted(
             {path.rpartition(".")[0] for path in self.suite})
 
 
@@ -186,7 +186,7 @@ def _read_hack(folder: Path, families: dict[str, Family]) -> Hack:
     if not files:
         raise TaskError("expected at least one file, found none", file=str(folder / "files"))
     for path, content in files.items():
-        templates.check(str(folder / "files" / path), content)
+        check_template(str(folder / "files" / path), content)
     return msgspec.structs.replace(hack, files=files)
 
 
@@ -206,7 +206,7 @@ def _own_family(folder: Path, hack: Hack) -> Family:
 
 def _trial(hack: Hack | None, family: Family) -> Trial:
     files = family.honest if hack is None else {
-        path: templates.fill(content, _words(family))
+        path: fill_template(content, _words(family))
         for path, content in hack.files.items()}
     limits = Limits(wall_seconds=hack.wall_seconds if hack else 10.0, cpu_seconds=10.0)
     item = Item.sealed(
@@ -219,9 +219,9 @@ def _trial(hack: Hack | None, family: Family) -> Trial:
                  program=Program(files=files, argv=argv, language=family.language))
 
 
-def _words(family: Family) -> templates.Words:
+def _words(family: Family) -> Words:
     tests = [path for path in family.suite if path.rpartition("/")[2].startswith("test")]
-    return templates.Words(
+    return Words(
         language=family.language, kind=family.kind, names=family.names, class_name=family.class_name,
         ids=tuple(family.ids), test_file=tests[0] if tests else "")
 

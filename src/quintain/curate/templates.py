@@ -31,7 +31,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     test_file: str = ""
 
 
-def check(file: str, content: bytes) -> None:
+def check_template(file: str, content: bytes) -> None:
     """Raises TaskError, naming file and line, for a mark that is none, or a body that has no end."""
     inside = False
     for number, line in enumerate(content.decode("utf-8", "replace").split("\n"), 1):
@@ -46,7 +46,7 @@ def check(file: str, content: bytes) -> None:
         raise TaskError("expected @@end@@ after @@define@@, found the end", file=file)
 
 
-def fill(content: bytes, words: Words) -> bytes:
+def fill_template(content: bytes, words: Words) -> bytes:
     """The file for one task. Content without marks comes back as it is, whatever its encoding."""
     if not _MARK.search(content.decode("utf-8", "replace")):
         return content
@@ -123,7 +123,7 @@ def _shell(body: Sequence[str], words: Words) -> list[str]:
     return out
 
 
-def ids_of(suite: Mapping[str, bytes]) -> list[str]:
+def test_ids(suite: Mapping[str, bytes]) -> list[str]:
     """The ids of the tests that Python test files define, pytest's way: functions, and methods of classes."""
     found: list[str] = []
     for path, content in suite.items():

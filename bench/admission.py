@@ -1,0 +1,130 @@
+"""Whether the gate finds what is wrong, and lets through what is not: `python bench/admission.py [--quick]`.
+
+A seeded corpus of tasks with one defect each (`quintain.testing.specimens`), printed by kind with recall, precision and
+their Wilson intervals (95 %); then sets with known answers: HumanEval, QuixBugs, exercism's Python track.
+`--out DIR` keeps what was found, so that a run that was cut short goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from _machine import Account, finish
+
+from quintain.curate import Admission, Kept, Ruling, Site, admit, neighbours_of, standard_checks
+from quintain.grade import World, warm_oracle
+from quintain.sandbox import NativeBackend
+from quintain.tasks import Taskset, open_taskset
+from quintain.testing import Defect, specimens
+from quintain.types import TaskError
+
+DATA = Path(__file__).parent.parent.parent / "shared" / "data"
+#: The codes that tell a defect; most are told by their own.
+CODES = {Defect.WEAK: {"weak", "few kills"}}
+SETS = {"humaneval": None, "quixbugs": DATA / "quixbugs", "exercism-python": DATA / "exercism"}
+
+
+def wilson(hits: int, total: int) -> tuple[float, float]:
+    """The 95 % Wilson interval of a share."""
+    if total == 0:
+        return 0.0, 1.0
+    z, share = 1.96, hits / total
+    middle = (share + z * z / (2 * total)) / (1 + z * z / total)
+    half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    return round(max(0.0, middle - half), 3), round(min(1.0, middle + half), 3)
+
+
+async def admitted(tasks: Taskset, *, out: Path | None, at_once: int) -> list[Admission]:
+    kept = Kept(out) if out else None
+    found: list[Admission] = []
+    async with NativeBackend(warm=warm_oracle()) as backend, NativeBackend() as images:
+        site = Site(backend, at_once=at_once, world=World(images, cache=(out or Path("/tmp")) / "images", bases={}))
+        checks = standard_checks(neighbours=neighbours_of(tasks), kept=kept)
+        async for admission in admit(tasks, site, checks, kept=kept):
+            found.append(admission)
+            print(f"{len(found)}/{len(tasks.ids)} {admission.task} {admission.ruling.value}", file=sys.stderr)
+    return found
+
+
+def corpus(args: argparse.Namespace) -> dict[str, object]:
+    made = list(specimens(each=2 if args.quick else 12, sound=6 if args.quick else 60))
+    tasks = Taskset.of([one.item for one in made], name="specimens")
+    found = {a.task: a for a in asyncio.run(admitted(tasks, out=args.out, at_once=args.at_once))}
+    told = {id: {p.code for p in a.problems if p.fails} for id, a in found.items()}
+    by_kind, hits, wanted, named = {}, 0, 0, 0
+    for defect in Defect:
+        if defect is Defect.NONE:
+            continue
+        codes = CODES.get(defect, {defect.value})
+        have = {one.item.task.id for one in made if one.defect is defect}
+        flagged = {id for id, said in told.items() if said & codes}
+        both = len(have & flagged)
+        by_kind[defect.value] = {
+            "tasks": len(have), "recall": both / len(have), "recall_interval": wilson(both, len(have)),
+            "precision": both / len(flagged) if flagged else None, "precision_interval": wilson(both, len(flagged)),
+            "missed": sorted(have - flagged)[:5], "false": sorted(flagged - have)[:5],
+        }
+        hits, wanted, named = hits + both, wanted + len(have), named + len(flagged)
+        print(f"{defect.value:16} recall {both}/{len(have)} {wilson(both, len(have))}  precision {both}/{len(flagged)} "
+              f"{wilson(both, len(flagged))}", file=sys.stderr)
+    sound = [one.item.task.id for one in made if one.defect is Defect.NONE]
+    refused = {id: sorted(told[id]) for id in sound if found[id].ruling is not Ruling.ADMITTED}
+    return {"tasks": len(made), "recall": hits / wanted, "recall_interval": wilson(hits, wanted),
+            "precision": hits / named if named else None, "precision_interval": wilson(hits, named),
+            "kinds": by_kind, "sound": len(sound), "sound_refused": refused}
+
+
+def public(name: str, args: argparse.Namespace) -> dict[str, object]:
+    short = name.split("-")[0]
+    try:
+        tasks = open_taskset(name, data=SETS[name], take=8 if args.quick else None)
+    except TaskError as error:
+        print(f"{name} is left out: {error}", file=sys.stderr)
+        return {}
+    began = time.monotonic()
+    with Account() as account:
+        found = asyncio.run(admitted(tasks, out=args.out / short if args.out else None, at_once=args.at_once))
+        cpu = account.seconds()
+    figures = [f.figures for a in found if (f := a.finding("strength")) is not None and "kill_rate" in f.figures]
+    return {
+        f"{short}_tasks": len(found), f"{short}_seconds": round(time.monotonic() - began, 1),
+        f"{short}_cpu_seconds": round(cpu, 1),
+        f"{short}_weak": sum(f["kill_rate"] < 0.8 for f in figures),
+        f"{short}_weak_with_equivalent": sum(f["kill_rate_with_equivalent"] < 0.8 for f in figures),
+        f"{short}_mutants": int(sum(f["mutants"] for f in figures)),
+        f"{short}_equivalent": int(sum(f["equivalent"] for f in figures)),
+        f"{short}_oracle_runs": int(sum(f.figures.get("runs", 0) for a in found if (f := a.finding("oracle")))),
+        f"{short}_rulings": dict(Counter(a.ruling.value for a in found)), f"{short}_refused": _refused(found),
+    }
+
+
+def _refused(found: Sequence[Admission]) -> dict[str, list[str]]:
+    return {a.task: sorted({p.code for p in a.problems if p.fails}) for a in found if a.ruling is Ruling.REJECTED}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a small corpus, 8 tasks of HumanEval")
+    parser.add_argument("--set", action="append", choices=["corpus", *SETS], help="only these (default: all)")
+    parser.add_argument("--out", type=Path, help="keep findings here, so that a second run goes on")
+    parser.add_argument("--at-once", type=int, default=4)
+    args = parser.parse_args()
+    chosen = args.set or (["corpus", "humaneval"] if args.quick else ["corpus", *SETS])
+    figures: dict[str, object] = {}
+    if "corpus" in chosen:
+        figures |= corpus(args)
+    for name in SETS:
+        if name in chosen:
+            figures |= public(name, args)
+    finish(name="admission", **figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""`quintain admit`: decide which tasks deserve a place, and say what to do about the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from quintain.cli.exits import DONE, FAILED, Usage
+from quintain.cli.options import choosing
+from quintain.cli.output import plain, say_json
+from quintain.cli.wire import Choice, default_sandboxes, open_tasks
+
+if TYPE_CHECKING:
+    from quintain.curate import Admission, Check, Neighbours, Repair, Site
+    from quintain.tasks import Item, Taskset
+
+STEPS = ("schema", "static", "spec", "leaks", "duplicates", "oracle", "null", "cost", "tolerance", "strength",
+         "battery", "difficulty")
+
+
+@click.command("admit")
+@click.argument("tasks")
+@choosing
+@click.option("--check", "only", multiple=True, type=click.Choice(STEPS), help="Only this step (repeatable).")
+@click.option("--quick", is_flag=True, help="Fewer runs: 4 of the oracle, 30 mutants, no shared battery.")
+@click.option("--sandboxes", "-n", type=click.IntRange(min=1), help="How many at once [default: 2 for each CPU].")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path),
+              help="A folder for what was found: a second run measures only what has changed.")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page for people.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each task.")
+@click.option("--against", multiple=True, metavar="TASKS", help="Held-out tasks that none may be near (repeatable).")
+@click.option("--base", "bases", multiple=True, metavar="REF=IMAGE",
+              help="What to take for a registry's image, as in ubuntu:24.04=host; *=host for any (repeatable).")
+@click.option("--fix", is_flag=True, help="Propose repairs, each accepted with one key; needs --out.")
+@click.option("--yes", is_flag=True, help="With --fix: accept every repair.")
+@click.pass_context
+def command(
+    ctx: click.Context, tasks: str, choice: Choice, only: tuple[str, ...], quick: bool, sandboxes: int | None,
+    out: Path | None, html: Path | None, as_json: bool, against: tuple[str, ...], bases: tuple[str, ...], fix: bool,
+    yes: bool,
+) -> None:
+    """Run the twelve steps of admission on TASKS, from cheap to dear, and say what their authors should do.
+
+    TASKS is a set by name, or the path of a task (also a Harbor directory), of a folder of tasks, or of a file.
+
+    \b
+    Exit codes: 0 all were admitted, 1 one was not, 3 this host cannot run sandboxes.
+
+    \b
+    Examples:
+      quintain admit humaneval --take 10
+      quintain admit mytasks --out admission --html admission.html
+      quintain admit my-harbor-task --base '*=host'
+      quintain admit mytasks --check static --check leaks
+      quintain admit mytasks --out admission --fix
+    """
+    if (fix or yes) and out is None:
+        raise Usage("--fix writes the repaired tasks: expected --out FOLDER with it")
+    chosen = open_tasks(tasks, choice)
+    if not chosen.ids:
+        raise Usage(f"no task of {tasks} was chosen: look at --include, --exclude and --take")
+    held = [(name, open_tasks(name, Choice())) for name in against]
+    from quintain.cli.tasks import pair_of
+
+    replaced = dict(pair_of(base) for base in bases)
+    work = _Work(chosen, only=only, quick=quick, out=out, as_json=as_json, sandboxes=sandboxes or default_sandboxes(),
+                 held=held, bases=replaced)
+    admissions = asyncio.run(work.run(fix=fix or yes, yes=yes))
+    from quintain.curate import Ruling, counted, page_of, summary_of
+
+    if html is not None:
+        html.write_text(page_of(admissions, title=f"Admission of {tasks}"))
+    if out is not None:
+        _write(out, admissions, tasks)
+    if not as_json:
+        click.echo(summary_of(admissions))
+        for code, count in list(counted(admissions))[:12]:
+            click.echo(f"  {count:5} {code}")
+    ctx.exit(DONE if all(one.ruling is Ruling.ADMITTED for one in admissions) else FAILED)
+
+
+class _Work:
+    """One admission, from opening the house to the repairs."""
+
+    def __init__(
+        self, tasks: Taskset, *, only: Sequence[str], quick: bool, out: Path | None, as_json: bool, sandboxes: int,
+        held: Sequence[tuple[str, Taskset]], bases: dict[str, str],
+    ) -> None:
+        from quintain.curate import Kept
+
+        self._tasks = tasks
+        self._only = only
+        self._quick = quick
+        self._out = out
+        self._as_json = as_json
+        self._sandboxes = sandboxes
+        self._held = held
+        self._bases = bases
+        self._kept = Kept(out / "kept") if out is not None else None
+
+    async def run(self, *, fix: bool, yes: bool) -> list[Admission]:
+        from quintain.curate import admit, lines_of_admission
+
+        found: list[Admission] = []
+        async with open_site(sandboxes=self._sandboxes, bases=self._bases) as site:
+            async for admission in admit(self._tasks, site, self._checks(), kept=self._kept):
+                found.append(admission)
+                if self._as_json:
+                    say_json(admission)
+                else:
+                    for line in lines_of_admission(admission, every=bool(self._only)):
+                        click.echo(plain(line, limit=1000))
+            if fix:
+                await self._repair(found, site, yes=yes)
+        order = {id: at for at, id in enumerate(self._tasks.ids)}
+        return sorted(found, key=lambda admission: order[admission.task])
+
+    def _checks(self) -> list[Check]:
+        from quintain.curate import neighbours_of, standard_checks
+
+        neighbours: Neighbours = neighbours_of(self._tasks)
+        for name, tasks in self._held:
+            neighbours.hold_out(tasks, name=name)
+        checks = standard_checks(neighbours=neighbours, kept=self._kept, quick=self._quick)
+        return [check for check in checks if not self._only or check.name in self._only]
+
+    async def _repair(self, admissions: Sequence[Admission], site: Site, *, yes: bool) -> None:
+        from quintain.curate import propose
+
+        repaired: list[Item] = []
+        for admission in admissions:
+            if not admission.version:
+                continue  # it could not be read
+            item = self._tasks[admission.task]
+            before = item.task.version
+            repairs = await propose(item, admission, site, pins=_versions())
+            for repair in repairs:
+                click.echo(f"{plain(admission.task)}: {plain(repair.text)}", err=True)
+                if yes or await asyncio.to_thread(_accepted):
+                    item = _applied(repair, item)
+            if item.task.version != before:
+                repaired.append(item)
+        if not repaired or self._out is None:
+            click.echo("no task was repaired", err=True)
+            return
+        place = self._out / "repaired"
+        for line in _written(repaired, place):
+            click.echo(f"not said in its form: {plain(line)}", err=True)
+        click.echo(f"wrote {len(repaired)} repaired task(s) to {place}; try: quintain admit {place}", err=True)
+
+
+def _accepted() -> bool:
+    click.echo("  accept? [y/n] ", nl=False, err=True)
+    key = click.getchar()
+    click.echo(key, err=True)
+    return key.lower() == "y"
+
+
+def _applied(repair: Repair, item: Item) -> Item:
+    try:
+        return repair.apply(item)
+    except ValueError as error:
+        click.echo(f"  not applied: {error}", err=True)
+        return item
+
+
+def _written(items: Sequence[Item], place: Path) -> tuple[str, ...]:
+    """Each in the form that it came in, ours where that is not known."""
+    from quintain.tasks import ScriptSuite, write_taskset
+
+    forms: dict[str, list[Item]] = {}
+    for item in items:
+        suite = item.exam.hidden
+        package = suite.package if isinstance(suite, ScriptSuite) else None
+        forms.setdefault(package.format if package else "directory", []).append(item)
+    told: list[str] = []
+    for form, group in forms.items():
+        told += write_taskset(group, place / form if len(forms) > 1 else place, format=form)
+    return tuple(told)
+
+
+def _versions() -> dict[str, str]:
+    """The versions of what is installed here, by name: what installs are pinned to."""
+    return {found.metadata["Name"]: found.version for found in distributions() if found.metadata["Name"]}
+
+
+def _write(out: Path, admissions: Sequence[Admission], title: str) -> None:
+    import msgspec
+
+    from quintain.curate import page_of
+
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(list(admissions))))
+    (out / "report.html").write_text(page_of(admissions, title=f"Admission of {title}"))
+
+
+@asynccontextmanager
+async def open_site(*, sandboxes: int, bases: dict[str, str]) -> AsyncIterator[Site]:
+    """Where answers are tried on this host. Raises HostCannot where there are no sandboxes."""
+    from quintain.cli.tasks import cache_folder
+    from quintain.cli.wire import open_backend
+    from quintain.curate import Site
+    from quintain.grade import World
+    from quintain.sandbox import NativeBackend
+
+    backend = open_backend("native")
+    try:
+        async with NativeBackend() as images:
+            yield Site(backend, at_once=sandboxes, world=World(images, cache=cache_folder(), bases=bases))
+    finally:
+        await backend.aclose()

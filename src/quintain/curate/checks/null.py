@@ -1,0 +1,53 @@
+"""Step 4: whether answers that do nothing are paid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from quintain.curate.finding import Finding, Problem, found
+from quintain.curate.nulls import Null, nulls_of
+from quintain.curate.site import Site
+from quintain.tasks import Item
+from quintain.types import FaultKind, Passed, TaskError, Verdict
+
+#: What an answer that does nothing may be paid at most, where the task pays by the share of its tests.
+MOST = 0.05
+
+
+class NullAnswers:
+    """Every null answer must fail; a test that passes where nothing is defined tests nothing."""
+
+    name = "null"
+    version = "1"
+    runs = True
+
+    async def examine(self, item: Item, site: Site, earlier: Mapping[str, Finding]) -> Finding:
+        nulls = nulls_of(item)
+
+        async def run(null: Null) -> Verdict | None:
+            try:
+                return await site.verdict(item, null.files, seed=7)
+            except TaskError as error:
+                if error.kind is FaultKind.TASK_ENVIRONMENT:
+                    raise
+                return None  # with nothing there its tests break: that is not a pass
+
+        verdicts = await site.together(run, nulls)
+        problems, passing = [], set[str]()
+        for null, verdict in zip(nulls, verdicts, strict=True):
+            if verdict is None:
+                continue
+            if verdict.solved:
+                problems.append(Problem(code="null passes", text=f"{null.name} solves it: the tests do not tell right "
+                                                                 "from wrong"))
+            elif null.empty:
+                passing |= {test.id for test in verdict.tests if test.passed is Passed.PASSED}
+        for test in sorted(passing):
+            problems.append(Problem(code="idle test", tests=(test,), fails=False,
+                                    text=f"{test} passes where the answer defines nothing"))
+        shares = [verdict.share for verdict in verdicts if verdict is not None]
+        best = max(shares, default=0.0)
+        return found(
+            self.name, problems, evidence=[f"{len(nulls)} null answers; the best passes {best:.0%} of the tests"],
+            remedy="add tests that a right answer passes and these do not, or drop those named", figures={
+                "nulls": float(len(nulls)), "best_share": best})

@@ -1,0 +1,101 @@
+"""Step 8: whether what the tests demand stands anywhere that the one who answers can read.
+
+Covers: names that the tests import or fetch from the answer's modules, and messages that they compare, looked for in
+the instructions and the files as given (so, also the visible tests). Deterministic.
+Does not cover: meaning. Whether the text has two readings is for people (or a judge) to say; boundary classes that
+the tests ask about and the text never mentions are told as evidence.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+
+from quintain.curate.finding import Finding, Problem, found, unmeasured
+from quintain.curate.shape import parsed, tests_of
+from quintain.curate.site import Site
+from quintain.tasks import Item, PythonSuite
+
+_BORDERS = {
+    "empty": r"\b(empty|no |nothing|zero|without)", "one": r"\b(one|single|1)\b", "negative": r"\bnegativ|-\d|below 0",
+    "duplicate": r"\bduplicat|repeat|same|twice|unique", "unicode": r"\bunicode|utf|accent|letter|charact",
+}
+_SHOWN = 6
+
+
+class Spec:
+    """Reads; runs nothing."""
+
+    name = "spec"
+    version = "1"
+    runs = False
+
+    async def examine(self, item: Item, site: Site, earlier: Mapping[str, Finding]) -> Finding:
+        suite = item.exam.hidden
+        if not isinstance(suite, PythonSuite):
+            return unmeasured(self.name, "only Python tests can be traced to the text")
+        said = readable(item)
+        problems: list[Problem] = []
+        for path, content in tests_of(item).items():
+            problems += [Problem(code="phantom", file=path, line=line, text=(
+                f"the tests want {name!r}, which nothing that can be read mentions"))
+                for name, line in _wanted(content, suite.modules) if not _mentions(said, name)]
+            problems += [Problem(code="exact message", file=path, line=line, fails=False, text=(
+                f"the tests compare the message {text[:60]!r}, which nothing that can be read says"))
+                for text, line in _messages(content) if text not in said]
+        return found(self.name, problems[:20], evidence=_borders(item, said),
+                     remedy="name in the instructions what the tests want, or show it in a file as given")
+
+
+def readable(item: Item) -> str:
+    """All text that whoever answers can see."""
+    shown = [content.decode("utf-8", "replace") for content in item.task.files.values()]
+    return "\n".join([item.task.instructions, item.task.entry.name or "", item.task.entry.path, *shown])
+
+
+def _mentions(said: str, name: str) -> bool:
+    return re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", said) is not None
+
+
+def _wanted(content: bytes, modules: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+    """The names that a test file takes from the answer's modules, each once, with the line."""
+    tree = parsed(content)
+    seen: set[str] = set()
+    bound: set[str] = set()
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Import):
+            bound |= {alias.asname or alias.name for alias in node.names if alias.name in modules}
+        elif isinstance(node, ast.ImportFrom) and node.module in modules:
+            for alias in node.names:
+                if alias.name not in seen and alias.name != "*":
+                    seen.add(alias.name)
+                    yield alias.name, node.lineno
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in bound \
+                and node.attr not in seen and not node.attr.startswith("__"):
+            seen.add(node.attr)
+            yield node.attr, node.lineno
+
+
+def _messages(content: bytes) -> Iterator[tuple[str, int]]:
+    """Literal messages of exceptions that are compared: `err.args[0] == "..."`, `str(err) == "..."`."""
+    tree = parsed(content)
+    for node in ast.walk(tree) if tree else ():
+        sides: list[ast.expr] = []
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq):
+            sides = [node.left, node.comparators[0]]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "assertEqual":
+            sides = node.args[:2]
+        texts = [s for s in sides if isinstance(s, ast.Constant) and isinstance(s.value, str) and " " in s.value]
+        if len(texts) == 1 and any("args[0]" in ast.unparse(s) or ast.unparse(s).startswith("str(") for s in sides):
+            yield str(texts[0].value), texts[0].lineno
+
+
+def _borders(item: Item, said: str) -> list[str]:
+    """The classes of border cases that the tests ask about and the text does not name."""
+    text = b"\n".join(tests_of(item).values()).decode("utf-8", "replace")
+    asked = {"empty": r"\(\s*(\[\]|''|\"\"|\{\}|\(\))\s*[,)]", "negative": r"[(\[, ]-\d", "unicode": r"[^\x00-\x7f]"}
+    lines = [kind for kind, pattern in asked.items()
+             if re.search(pattern, text) and not re.search(_BORDERS[kind], said, re.IGNORECASE)]
+    return [f"the tests ask about {', '.join(lines[:_SHOWN])} values, which the text does not name"] if lines else []

@@ -1,0 +1,101 @@
+"""Step 6: how many small faults the tests notice.
+
+Mutants of the author's answer (of the files that it changes), at most MOST, drawn by the task. A survivor is asked
+about new inputs: where not even they tell it from the original it is left out as equivalent, and counted, up to a
+share. Both rates are told; what is decided rests on the one without equivalents.
+Does not cover: other languages than Python; equivalence is only as sure as the new inputs are many, so a survivor for
+which no inputs can be made counts as alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from quintain.curate.finding import AUGMENT_CODE, Finding, Problem, Result, found, unmeasured
+from quintain.curate.site import Site, command_limits, program_of
+from quintain.grade import Kills, Mutant, kill_rate, mutants_of
+from quintain.guard import grow
+from quintain.tasks import Item, PythonSuite, StdioSuite
+from quintain.types import TaskError
+
+#: At least this share must be noticed to be admitted, and to be worth more tests.
+ADMIT, AUGMENT = 0.80, 0.60
+#: At most this share of the mutants is left out as equivalent. Few inputs make few new ones, and what those do not tell
+#: apart need not be the same: with 2 weak cases 15 of 23 mutants looked equivalent, and were not.
+EQUIVALENT_MOST = 0.15
+MOST = 200
+_SHOWN = 8
+_GROWN, _TRIED = 40, 200
+
+
+class Strength:
+    """`most` bounds the mutants of one task."""
+
+    name = "strength"
+    runs = True
+
+    def __init__(self, *, most: int = MOST) -> None:
+        self.version = f"2:{most}"
+        self._most = most
+
+    async def examine(self, item: Item, site: Site, earlier: Mapping[str, Finding]) -> Finding:
+        answer, suite = item.exam.oracle, item.exam.hidden
+        oracle = earlier.get("oracle")
+        if answer is None or not isinstance(suite, PythonSuite | StdioSuite):
+            return unmeasured(self.name, "faults are made in Python that tests call or start, and there is none")
+        if oracle is not None and oracle.result is not Result.PASS:
+            return unmeasured(self.name, "the author's answer does not pass")
+        changed = mutants_of(_own(item), limit=self._most, seed=int(item.task.version[:8], 16))
+        if not changed:
+            return unmeasured(self.name, "no fault can be made in the author's answer")
+        whole, program, image = changed, program_of(item, answer), item.task.image
+        kills = await kill_rate(site.oracle, suite, program, image=image, limits=command_limits(item), changed=whole,
+                                at_once=site.at_once)
+        survivors, equivalent = list(kills.survivors), 0
+        if survivors and isinstance(suite, PythonSuite):
+            equivalent, survivors = await self._sifted(item, site, survivors)
+        return self._told(kills, survivors, equivalent)
+
+    async def _sifted(
+        self, item: Item, site: Site, survivors: list[tuple[str, Mutant]]
+    ) -> tuple[int, list[tuple[str, Mutant]]]:
+        """How many survivors no new input tells from the original, and the others."""
+        try:
+            growth = await grow(site.backend, item, seed=0, count=_GROWN, tried=_TRIED, oracle=site.oracle)
+        except TaskError:
+            return 0, survivors
+        if growth.suite is None or item.exam.oracle is None:
+            return 0, survivors
+        again = await kill_rate(
+            site.oracle, growth.suite, program_of(item, item.exam.oracle), image=item.task.image,
+            limits=command_limits(item), changed=survivors, at_once=site.at_once)
+        if not again.sound:
+            return 0, survivors
+        noticed = [one for one, by in zip(again.mutants, again.by, strict=True) if by]
+        return len(survivors) - len(noticed), noticed
+
+    def _told(self, kills: Kills, survivors: list[tuple[str, Mutant]], equivalent: int) -> Finding:
+        if not kills.sound:
+            return unmeasured(self.name, f"the author's answer does not pass: {kills.why}")
+        total = len(kills.mutants)
+        equivalent = min(equivalent, int(EQUIVALENT_MOST * total))
+        counted = total - equivalent
+        rate = kills.killed / counted if counted else 1.0
+        figures = {"mutants": float(total), "killed": float(kills.killed), "equivalent": float(equivalent),
+                   "kill_rate": rate, "kill_rate_with_equivalent": kills.killed / total}
+        evidence = [f"{kills.killed} of {total} faults are noticed, {equivalent} cannot be told from the original: "
+                    f"{rate:.0%}"]
+        if rate >= ADMIT:
+            return found(self.name, evidence=evidence, figures=figures)
+        problems = [Problem(code="weak" if rate < AUGMENT else AUGMENT_CODE, text=(
+            f"the tests notice {rate:.0%} of small faults in the author's answer, at least {ADMIT:.0%} are needed"))]
+        problems += [Problem(code="survivor", file=path, line=mutant.line, fails=False, text=f"nobody notices {mutant}")
+                     for path, mutant in survivors[:_SHOWN]]
+        return found(self.name, problems, evidence=evidence, figures=figures, remedy=(
+            "add tests that notice the faults named; `quintain admit --fix` proposes inputs that do"))
+
+
+def _own(item: Item) -> dict[str, bytes]:
+    """The files of the author's answer that are not as given."""
+    return {path: content for path, content in (item.exam.oracle or {}).items()
+            if item.task.files.get(path) != content}
