@@ -24,7 +24,7 @@ from .house import (
     wait_until_closed,
 )
 
-pytestmark = needs_sandbox
+pytestmark = [needs_sandbox, pytest.mark.alone]
 
 TASKS, SIZE = 5, 2
 ALL = {f"sum-{task}#{nth}" for task in range(TASKS) for nth in range(SIZE)}

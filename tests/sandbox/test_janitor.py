@@ -22,6 +22,7 @@ from quintain.types import Limits
 WITHIN_SECONDS = 5.0
 HERE = NativeBackend().probe()
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.slow,
     pytest.mark.skipif(not HERE.available, reason=f"the native backend is missing {HERE.missing}"),
 ]

@@ -276,7 +276,8 @@ def test_a_terminal_is_one_and_can_be_resized() -> None:
 
 def test_an_interrupt_typed_on_a_terminal_reaches_the_program() -> None:
     async def play(sandbox: Sandbox) -> None:
-        pty = await sandbox.pty.create(cmd=["sh", "-c", "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.1; done"])
+        waits = "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.1; done"
+        pty = await sandbox.pty.create(cmd=["sh", "-c", waits])
         async for _, text in pty.output():
             if "ready" in text:
                 await pty.send_stdin("\x03")
