@@ -22,7 +22,7 @@ from quintain.types import TaskError
 ADMIT, AUGMENT = 0.80, 0.60
 #: At most this share of the mutants is left out as equivalent. Few inputs make few new ones, and what those do not tell
 #: apart need not be the same: with 2 weak cases 15 of 23 mutants looked equivalent, and were not.
-EQUIVALENT_MOST = 0.15
+EQUIVALENT_MOST = 0.25
 MOST = 200
 _SHOWN = 8
 _GROWN, _TRIED = 40, 200
@@ -35,7 +35,7 @@ class Strength:
     runs = True
 
     def __init__(self, *, most: int = MOST) -> None:
-        self.version = f"2:{most}"
+        self.version = f"3:{most}"
         self._most = most
 
     async def examine(self, item: Item, site: Site, earlier: Mapping[str, Finding]) -> Finding:
