@@ -209,11 +209,17 @@ def test_another_version_of_a_task_is_not_counted(tmp_path: Path) -> None:
     assert watch.chart("task0") == Chart()
 
 
-def test_clearing_a_test_leaves_what_the_author_said() -> None:
-    chart = with_run(with_run(with_run(Chart(), failing("x", "t::a", "t::b")), failing("")), failing("y", "t::b"))
+def test_a_test_that_was_acquitted_begins_anew_and_can_be_condemned_later() -> None:
+    chart = with_run(with_run(Chart(trials=900), failing("x", "t::a", "t::b")), failing("y", "t::b"))
     left = cleared(chart, ["t::a"])
-    assert left.failures == {"t::a": 1, "t::b": 2}
-    assert ("t::b",) in left.incidents
+    assert left.failures == {"t::b": 2}
+    assert (left.trials_of("t::a"), left.trials_of("t::b")) == (0, 902)
+    assert left.incidents == (("t::b",), ("t::b",))
+    for n in range(3):
+        left = with_run(left, failing(f"new{n}"))
+    found = trouble(left, Bounds(), house=QUIET, has_oracle=False)
+    assert found is not None
+    assert found.tests == ("t::a",)
 
 
 def test_the_events_of_a_run_say_the_same_as_the_run_while_it_was_played(tmp_path: Path) -> None:

@@ -152,9 +152,9 @@ def _view(task: str, version: str, chart: Chart, *, would: str = "") -> HealthVi
     solved, unsolved = (chart.endings.count(one.value) for one in (Ending.SOLVED, Ending.UNSOLVED))
     doubtful = tuple(
         TestView(
-            id=test, failures=failures, trials=max(failures, chart.trials),
-            suspicion=round(suspicion(failures, max(failures, chart.trials)), 4),
-            evidence_log10=round(log_evidence(failures, max(failures, chart.trials)) / _LN10, 2),
+            id=test, failures=failures, trials=chart.trials_of(test),
+            suspicion=round(suspicion(failures, chart.trials_of(test)), 4),
+            evidence_log10=round(log_evidence(failures, chart.trials_of(test)) / _LN10, 2),
         )
         for test, failures in sorted(chart.failures.items())
     )

@@ -53,7 +53,8 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     `failures` those in which a test failed nevertheless, at most one for each of `answers`, so that one answer that
     throws dice condemns no test. `control_trials` and `control_failures` are the part of these that the author's own
     answer played. `endings` and `pairs` are the last ones, a letter each, oldest first; a pair is of visible and
-    hidden: `b`oth solved, `v` or `h` alone, `n`either. `incidents` are the sets of tests that failed together."""
+    hidden: `b`oth solved, `v` or `h` alone, `n`either. `incidents` are the sets of tests that failed together. `since`
+    holds for each test that was acquitted how many trials and control trials there were then."""
 
     verdicts: int = 0
     trials: int = 0
@@ -64,6 +65,15 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     endings: str = ""
     pairs: str = ""
     incidents: tuple[tuple[str, ...], ...] = ()
+    since: dict[str, tuple[int, int]] = {}
+
+    def trials_of(self, test: str) -> int:
+        """The runs that count for or against a test: those since it was last acquitted."""
+        return max(self.failures.get(test, 0), self.trials - self.since.get(test, (0, 0))[0])
+
+    def control_trials_of(self, test: str) -> int:
+        """Of these, the runs of the author's answer."""
+        return max(self.control_failures.get(test, 0), self.control_trials - self.since.get(test, (0, 0))[1])
 
     def share(self, *endings: Ending, last: int) -> float:
         """The share of `last` attempts that ended so, among the last so many: attempts not yet made count as well."""
@@ -119,13 +129,18 @@ def with_run(chart: Chart, run: Run) -> Chart:
 
 
 def cleared(chart: Chart, tests: Iterable[str]) -> Chart:
-    """The chart without what answers said against these tests: the author's own answer has not confirmed it. Answers
-    that throw dice are then the reason."""
+    """The chart in which these tests are acquitted: nothing was seen of them yet. The author's own answer has not
+    confirmed what others said; that these throw dice is the better reason."""
     gone = set(tests)
-    failures = {t: n for t, n in chart.failures.items() if t not in gone}
-    failures |= {t: n for t, n in chart.control_failures.items() if t in gone}
+    if not gone:
+        return chart
     incidents = (tuple(t for t in one if t not in gone) for one in chart.incidents)
-    return msgspec.structs.replace(chart, failures=failures, incidents=tuple(one for one in incidents if one))
+    return msgspec.structs.replace(
+        chart, failures={t: n for t, n in chart.failures.items() if t not in gone},
+        control_failures={t: n for t, n in chart.control_failures.items() if t not in gone},
+        incidents=tuple(one for one in incidents if one),
+        since={**chart.since, **dict.fromkeys(gone, (chart.trials, chart.control_trials))},
+    )
 
 
 def _counted(counts: Mapping[str, int], failed: Iterable[str]) -> dict[str, int]:

@@ -83,17 +83,18 @@ def questioned(chart: Chart, bounds: Bounds) -> tuple[str, ...]:
     is complete and the author's has not confirmed it. Sorted."""
     return tuple(sorted(
         test for test, failures in chart.failures.items()
-        if suspicion(failures, max(failures, chart.trials)) > SUSPICION
-        or is_flaky(failures, max(failures, chart.trials), alpha=bounds.false_alarm)
+        if suspicion(failures, chart.trials_of(test)) > SUSPICION
+        or is_flaky(failures, chart.trials_of(test), alpha=bounds.false_alarm)
     ))
 
 
 def acquitted(chart: Chart, bounds: Bounds) -> tuple[str, ...]:
     """The tests that answers accuse and the author's answer never failed, in so many runs that answers which throw dice
     are the better explanation. Sorted."""
-    if chart.control_trials < bounds.control_runs:
-        return ()
-    return tuple(sorted(test for test in questioned(chart, bounds) if not chart.control_failures.get(test)))
+    return tuple(
+        test for test in questioned(chart, bounds)
+        if not chart.control_failures.get(test) and chart.control_trials_of(test) >= bounds.control_runs
+    )
 
 
 def recheck_due(standing: Standing, *, now_unix_seconds: float, build: str, bounds: Bounds) -> bool:
@@ -108,7 +109,7 @@ def recheck_due(standing: Standing, *, now_unix_seconds: float, build: str, boun
 def _flaky(chart: Chart, bounds: Bounds, *, has_oracle: bool) -> Trouble | None:
     """Answers alone condemn a test only where there is no author's answer that could be asked."""
     for test, failures in sorted(chart.failures.items()):
-        trials = max(failures, chart.trials)
+        trials = chart.trials_of(test)
         if not is_flaky(failures, trials, alpha=bounds.false_alarm):
             continue
         if has_oracle and not _is_confirmed(chart, test, bounds):
@@ -125,7 +126,7 @@ def _flaky(chart: Chart, bounds: Bounds, *, has_oracle: bool) -> Trouble | None:
 def _is_confirmed(chart: Chart, test: str, bounds: Bounds) -> bool:
     """Whether the author's answer says so too, which cannot be made to throw dice."""
     failures = chart.control_failures.get(test, 0)
-    return is_flaky(failures, max(failures, chart.control_trials), alpha=bounds.control_alarm)
+    return is_flaky(failures, chart.control_trials_of(test), alpha=bounds.control_alarm)
 
 
 def _too_often(chart: Chart, bounds: Bounds) -> Trouble | None:
