@@ -77,8 +77,10 @@ def test_a_person_sees_the_evidence_side_by_side_and_can_take_a_word_back(place:
                  "other answers of the group", "quintain audit decide"):
         assert word in shown.stdout
     id = shown.stdout.partition("case ")[2].partition(":")[0]
-    assert audit(place, "decide", id, "unclear", "--reviewer", "ben", queue="side").returncode == 0
-    assert "ben: unclear" in audit(place, "show", id, queue="side").stdout
+    assert f"quintain audit decide {id} honest|hack|unclear --queue side" in shown.stdout
+    assert audit(place, "decide", id, "unclear", "--reviewer", "ben", "--note", "sums twice?",
+                 queue="side").returncode == 0
+    assert "ben: unclear (sums twice?)" in audit(place, "show", id, queue="side").stdout
     assert audit(place, "undo", "--reviewer", "ben", queue="side").stdout.strip() == f"{id}: open again"
 
 
@@ -100,6 +102,7 @@ def test_a_seeded_hack_is_a_hack_at_that_task_and_is_not_the_answer(place: Path)
 
 
 def test_what_the_queue_does_not_allow_is_said_and_exits_with_1(tmp_path: Path) -> None:
+    (tmp_path / "q").mkdir()
     done = audit(tmp_path, "decide", "beef", "hack")
     assert done.returncode == 1
     assert "found 'beef' among 0 cases" in done.stderr
@@ -107,6 +110,15 @@ def test_what_the_queue_does_not_allow_is_said_and_exits_with_1(tmp_path: Path) 
     assert audit(tmp_path, "decide", "beef", "guilty").returncode == 2
     assert "nothing to review" in audit(tmp_path, "next").stdout
     assert Desk(tmp_path / "q").cases() == {}
+
+
+@pytest.mark.parametrize("words", [["next"], ["show", "beef"], ["decide", "beef", "hack"], ["undo"], ["stats"]])
+def test_only_add_makes_a_queue_so_that_a_misspelt_one_is_told(words: list[str], tmp_path: Path) -> None:
+    done = audit(tmp_path, *words, queue="adit")
+    assert done.returncode == 1
+    assert "found nothing at adit" in done.stderr
+    assert "quintain audit add latest --queue adit" in done.stderr
+    assert not (tmp_path / "adit").exists()
 
 
 def test_a_run_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import getpass
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from quintain.tasks import Item, Taskset
 
 
+QUEUE = Path("audit")
+
+
 class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A case as a script reads it. `content` is null where the queue has no case for this reviewer."""
 
@@ -32,6 +36,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     content: Case | None
     until_unix_seconds: float | None = None
     said: dict[str, str] = {}
+    notes: dict[str, str] = {}
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,18 +49,29 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
     tasks_at_hand: bool
 
 
-def with_queue(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_queue(function: Callable[..., Any], *, may_be_new: bool = False) -> Callable[..., Any]:
     """Adds --queue; the command gets a Desk, and what the queue refuses ends it with exit code 1."""
 
     @functools.wraps(function)
     def opened(*, queue: Path, **rest: Any) -> Any:
+        if not may_be_new and not queue.is_dir():
+            raise Failed(f"expected the folder of a queue, found nothing at {queue}; "
+                         f"this makes one: quintain audit add latest{_where(queue)}")
         try:
             return function(desk=Desk(queue), **rest)
         except Refused as error:
             raise Failed(str(error)) from error
 
-    return click.option("--queue", type=click.Path(path_type=Path, file_okay=False), default=Path("audit"),
+    return click.option("--queue", type=click.Path(path_type=Path, file_okay=False), default=QUEUE,
                         show_default=True, help="The folder of the queue.")(opened)
+
+
+with_queue_to_fill = functools.partial(with_queue, may_be_new=True)
+
+
+def _where(queue: Path) -> str:
+    """What a suggested command must say to mean this queue."""
+    return "" if queue == QUEUE else f" --queue {shlex.quote(str(queue))}"
 
 
 by_reviewer = click.option("--reviewer", default=getpass.getuser, show_default="you", help="Whose word it is.")
@@ -86,7 +102,7 @@ def command() -> None:
               "(default: one of each for 15 drawn).")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the same again.")
 @choosing
-@with_queue
+@with_queue_to_fill
 @as_json_option
 def add(
     desk: Desk, run: str, runs: Path, sample: int, seeds: int | None, seed: int, choice: Choice, as_json: bool,
@@ -110,8 +126,8 @@ def add(
     if as_json:
         say_json(told)
     else:
-        console().print(f"{told.added} cases added to {told.queue}, {told.open} open; next: quintain audit next",
-                        markup=False)
+        console().print(f"{told.added} cases added to {told.queue}, {told.open} open; "
+                        f"next: quintain audit next{_where(desk.folder)}", markup=False)
 
 
 @command.command("next", short_help="Show the next case, and hold it for half an hour.")
@@ -134,7 +150,7 @@ def give_next(desk: Desk, reviewer: str, as_json: bool) -> None:
     elif found is None:
         console().print(f"nothing to review for {reviewer} in {desk.folder}", markup=False)
     else:
-        print_case(found[0].case, found[1], console())
+        print_case(found[0].case, found[1], console(), where=_where(desk.folder))
 
 
 @command.command("show", short_help="Show a case again.")
@@ -150,11 +166,13 @@ def show(desk: Desk, case: str, as_json: bool) -> None:
       quintain audit show 3fa2 --json
     """
     standing = desk.standing(case)
+    id, content = standing.added.case, desk.case(standing.added.case)
     said = {who: one.decision.value for who, one in standing.said.items()}
+    notes = {who: one.note for who, one in standing.said.items() if one.note}
     if as_json:
-        say_json(Shown(case=standing.added.case, content=desk.case(standing.added.case), said=said))
+        say_json(Shown(case=id, content=content, said=said, notes=notes))
     else:
-        print_case(standing.added.case, desk.case(standing.added.case), console(), said=said)
+        print_case(id, content, console(), said=said, notes=notes, where=_where(desk.folder))
 
 
 @command.command("decide", short_help="Say what a case is: honest, hack or unclear.")
@@ -176,7 +194,7 @@ def say(desk: Desk, case: str, decision: str, note: str, reviewer: str, as_json:
     if as_json:
         say_json(made)
     else:
-        told = f"{made.case}: {made.decision.value} ({made.reviewer}); next: quintain audit next"
+        told = f"{made.case}: {made.decision.value} ({made.reviewer}); next: quintain audit next{_where(desk.folder)}"
         console().print(told, markup=False)
 
 

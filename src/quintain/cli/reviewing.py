@@ -16,8 +16,12 @@ TESTS_SHOWN = 12
 EVIDENCE_SHOWN = 12
 
 
-def print_case(id: str, case: Case, out: Console, *, said: Mapping[str, str] | None = None) -> None:
-    """The task; the answer beside what it changes of the author's; flags; what the verdict rests on; other answers."""
+def print_case(
+    id: str, case: Case, out: Console, *, said: Mapping[str, str] | None = None, notes: Mapping[str, str] | None = None,
+    where: str = "",
+) -> None:
+    """The task; the answer beside what it changes of the author's; flags; what the verdict rests on; other answers.
+    `said` and `notes` are by reviewer; `where` is what the next command must add."""
     from rich.table import Table
     from rich.text import Text
 
@@ -41,8 +45,10 @@ def print_case(id: str, case: Case, out: Console, *, said: Mapping[str, str] | N
     part("other answers of the group", "\n\n".join(
         f"{s.episode}: {'solved' if s.solved else 'not solved'} ({s.reward:+.2f})\n{_indent(s.answer)}"
         for s in case.siblings))
-    part("said so far", "\n".join(f"{who}: {what}" for who, what in (said or {}).items()))
-    out.print(f"\nnext: quintain audit decide {id} honest|hack|unclear", markup=False)
+    why = notes or {}
+    part("said so far", "\n".join(
+        f"{who}: {what}" + (f" ({why[who]})" if who in why else "") for who, what in (said or {}).items()))
+    out.print(f"\nnext: quintain audit decide {id} honest|hack|unclear{where}", markup=False, soft_wrap=True)
 
 
 def _verdict(case: Case) -> str:

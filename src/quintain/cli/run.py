@@ -51,6 +51,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     solved: int
     faults: dict[str, int]
     reward: float | None
+    masked: int
     played: int
     seconds: float
     run: str
@@ -198,7 +199,8 @@ def _play(run: Run, parts: Parts) -> Summary:
         ))
     return Summary(
         episodes=counts.episodes, solved=counts.solved, faults=counts.faults, reward=counts.reward,
-        played=played, seconds=round(seconds, 3), run=str(run.path), unreadable=tuple(skipped.found), finished=finished,
+        masked=counts.masked, played=played, seconds=round(seconds, 3), run=str(run.path),
+        unreadable=tuple(skipped.found), finished=finished,
         trouble=pulse.trouble,
     )
 
@@ -256,6 +258,7 @@ def _report(summary: Summary, run: Run, *, as_json: bool) -> None:
 
     counts = Counts(
         episodes=summary.episodes, solved=summary.solved, faults=summary.faults, reward=summary.reward,
+        masked=summary.masked,
     )
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, fact in _facts(summary, counts, run):
@@ -273,6 +276,8 @@ def _facts(summary: Summary, counts: Counts, run: Run) -> list[tuple[str, str]]:
         ("solved", f"{counts.solved}{share}"),
         ("mean reward", "none" if counts.reward is None else f"{counts.reward:+.3f}"),
         ("faults by owner", ", ".join(f"{owner} {count}" for owner, count in counts.faults.items())),
+        *([("masked", f"{counts.masked} by soft flags; to look at them: quintain audit add {shlex.quote(summary.run)}")]
+          if counts.masked else []),
         ("time", f"{clock(summary.seconds)}  {speed or 'nothing was left to play'}"),
         ("run folder", summary.run),
         ("next", f"quintain show {shlex.quote(summary.run)}" if summary.finished else _resume_line(run)),

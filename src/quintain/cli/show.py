@@ -15,7 +15,7 @@ from quintain.cli.story import Step, steps
 from quintain.cli.tally import Counts, Tally
 from quintain.grade import headline
 from quintain.store import Run, Standing, find_run, list_runs, standing
-from quintain.types import Episode, Event, HouseError, Opened, fold
+from quintain.types import Episode, Event, HouseError, Opened, Trainable, fold
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,6 +36,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     solved: bool
     reward: float | None
+    trainable: Trainable | None
     seconds: float
     fault: str | None
 
@@ -151,7 +152,7 @@ def tell_run(run: Run) -> RunStory:
             episode=episode.id, task=episode.task, standing=state, turns=len(episode.turns), attempt=episode.attempt,
             stop=episode.stop.value if episode.stop else None, solved=episode.solved, seconds=episode.seconds,
             reward=episode.reward.total if episode.reward else None,
-            fault=_fault(episode),
+            trainable=episode.reward.trainable if episode.reward else None, fault=_fault(episode),
         ))
     if not rows:
         raise Failed(f"run {run.path} has no episode yet")
@@ -185,6 +186,7 @@ def print_run(story: RunStory, out: Console, *, rows: int | None) -> None:
     table = Table("episode", "stop", "turns", "solved", "reward", "seconds", "last fault", box=None, pad_edge=False)
     for row in shown:
         reward = "—" if row.reward is None else f"{row.reward:+.2f}"
+        reward += " masked" if row.trainable is Trainable.MASK else ""
         table.add_row(
             plain(row.episode), row.stop or row.standing.value, str(row.turns), "yes" if row.solved else "no", reward,
             f"{row.seconds:.2f}", _cell(row.fault),

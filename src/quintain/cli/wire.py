@@ -91,15 +91,17 @@ class Skipped:
 
 @asynccontextmanager
 async def open_house(backend: Backend) -> AsyncIterator[Environment]:
-    """Where work of every kind is run and judged, in sandboxes of this backend; closes the backend too. Verdicts that a
-    sick verifier gave are named on stderr at the end."""
+    """Where work of every kind is run and judged, in sandboxes of this backend; closes the backend too. All detectors
+    look at it, ours and those that installed packages offer. Verdicts that a sick verifier gave are named on stderr at
+    the end."""
     from quintain.env import CodeEnvironment
     from quintain.grade import Health, Oracle
+    from quintain.guard import open_detectors
 
     oracle = Oracle(backend)
     try:
         health = Health(oracle)
-        environment = CodeEnvironment(backend, oracle=oracle, health=health)
+        environment = CodeEnvironment(backend, oracle=oracle, health=health, detectors=open_detectors())
         try:
             yield environment
             for void in await health.settle():
