@@ -42,6 +42,20 @@ def test_a_grader_that_breaks_the_protocol_is_told_where():
         assert part in problems
 
 
+class _Solved:
+    """A grader whose score has a name that every reward has already."""
+
+    name = "mine"
+
+    async def grade(self, attempt: Attempt, item: Item) -> Sequence[Score]:
+        return (Score(name="solved", value=None if attempt.program is None else 1.0, evidence="no program"),)
+
+
+def test_a_grader_that_takes_a_part_of_the_reward_for_its_name_is_told():
+    problems = "\n".join(asyncio.run(check_grader(_Solved(), ITEM, ATTEMPTS[:1])))
+    assert "expected a name of its own, found 'solved'" in problems
+
+
 @needs_native
 def test_the_houses_own_graders_keep_to_the_protocol():
     pytest.importorskip("bandit", reason="pip install 'quintain[quality]'")

@@ -6,7 +6,7 @@ from quintain.grade.base import Grader
 from quintain.grade.build import verifier_build
 from quintain.grade.checker import check_output
 from quintain.grade.close import close
-from quintain.grade.combine import cost_of, reward_of, reward_of_fault
+from quintain.grade.combine import RESERVED, cost_of, reward_of, reward_of_fault
 from quintain.grade.coverage import Coverage, Covered, cover
 from quintain.grade.credit import Baseline, Credit, credit_of, requirement_of
 from quintain.grade.crosscheck import cross_checked
@@ -57,7 +57,7 @@ __all__ = [
     "Algebra", "AnswerGrader", "Artefacts", "Baseline", "ClaimGrader", "Coverage", "Covered", "Credit", "Equivalence",
     "FORMATS", "Finding", "FrameState", "Frozen", "Grader", "Health", "Judge", "Kills", "LEVEL", "LogGrader", "Made",
     "Memory", "ModelJudge", "Mutant", "Mutation", "Operator", "Oracle", "PINNED", "Performance", "Pinned",
-    "Potential", "Quality", "Report", "ReportedTest", "Rule", "Same", "Sanitised", "Scalar", "SealedOracle",
+    "Potential", "Quality", "RESERVED", "Report", "ReportedTest", "Rule", "Same", "Sanitised", "Scalar", "SealedOracle",
     "Security", "Span", "StepRewards", "StepState", "Style", "Told", "Untidy", "Vector", "Void", "Weights", "World",
     "answer_in", "as_frozen", "check_answer", "check_output", "check_procedural", "check_script", "claim_value",
     "claims_of", "close", "cost_of", "cover", "credit_of", "cross_checked", "describe", "edited_share",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from quintain.grade import Grader
+from quintain.grade import RESERVED, Grader
 from quintain.tasks import Item
 from quintain.types import Attempt, Program, Score
 
@@ -15,9 +15,10 @@ async def check_grader(grader: Grader, item: Item, attempts: Sequence[Attempt]) 
     """What is wrong with a grader, in words; empty for one that keeps to the protocol. `attempts` are answers to
     `item`: good, bad and broken ones.
 
-    Asked are: a name; scores whose names are the same for every attempt that has any, each once; a reason beside every
-    None; an answer that is not there, or no text, is a value and no exception; a second look at the same attempt finds
-    the same scores measured. Raises what the grader raises for the attempts that are given.
+    Asked are: a name; scores whose names are the same for every attempt that has any, each once, and none of those that
+    a reward makes itself; a reason beside every None; an answer that is not there, or no text, is a value and no
+    exception; a second look at the same attempt finds the same scores measured. Raises what the grader
+    raises for the attempts that are given.
     """
     problems = [] if grader.name else ["expected a name, found none"]
     names: dict[tuple[str, ...], str] = {}
@@ -38,6 +39,8 @@ def _wrong(scores: Sequence[Score], where: str) -> list[str]:
     found = [score.name for score in scores]
     problems = [f"{where}: expected each name once, found {name!r} {found.count(name)} times"
                 for name in sorted(set(found)) if found.count(name) > 1]
+    problems += [f"{where}: expected a name of its own, found {name!r}, which a reward makes itself"
+                 for name in sorted(RESERVED & set(found))]
     problems += [f"{where}: expected a reason why {score.name!r} was not measured, found none"
                  for score in scores if score.value is None and not score.evidence]
     return problems + [f"{where}: expected a weight of 0 or more, found {score.weight} for {score.name!r}"
