@@ -169,7 +169,7 @@ def _drops(item: Item, idle: Sequence[str]) -> list[Repair]:
         return resealed(item, exam=msgspec.structs.replace(item.exam, hidden=subset(item.exam.hidden, left)))
 
     return [Repair(kind=RepairKind.DROP_TESTS, apply=apply,
-                   text=f"drop {len(gone)} of {len(known)} tests, which pass where nothing is defined: "
+                   text=f"drop {len(gone)} of {len(known)} tests, which pass where nothing is done: "
                         f"{', '.join(sorted(gone)[:4])}")]
 
 

@@ -23,11 +23,13 @@ _FREQUENT = 2  # of the values that the tests expect, so many are tried as const
 
 
 class Null(msgspec.Struct, frozen=True, kw_only=True):
-    """`empty`: it defines nothing at all, so that a test which passes on it tests nothing."""
+    """`empty`: it defines nothing at all, so that a test which passes on it tests nothing. `shell`: it defines
+    everything and does nothing; a test that passes on all such shells tests nothing either."""
 
     name: str
     files: dict[str, bytes]
     empty: bool = False
+    shell: bool = False
 
 
 def nulls_of(item: Item) -> list[Null]:
@@ -86,17 +88,27 @@ def _shells(item: Item) -> list[Null]:
         values += [value for value, times in said.most_common(_FREQUENT) if value not in values and times < len(calls)]
     found = [Null(name=f"every function returns {value}", files={item.task.entry.path: hollow(source, value)})
              for value in values]
+    found = [msgspec.structs.replace(null, shell=null.name.endswith("returns None")) for null in found]
     argument = hollow(source, None)
+    raising = hollow(source, RAISE)
+    found.append(Null(name="every function raises", files={item.task.entry.path: raising}, shell=True))
     return [*found, Null(name="every function returns its first argument", files={item.task.entry.path: argument})]
 
 
+#: Stands for a body that raises.
+RAISE = "raise NotImplementedError"
+
+
 def hollow(source: bytes, value: str | None) -> bytes:
-    """The source with every function's body replaced by `return VALUE` (None: by its first argument). What is not in a
-    function stays, but for code that runs: constants, imports and classes."""
+    """The source with every function's body replaced by `return VALUE` (None: its first argument; RAISE: it raises).
+    What is not in a function stays, but for code that runs: constants, imports and classes."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, _FUNCTIONS):
             names = [a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in ("self", "cls")]
+            if value == RAISE:
+                node.body = list(ast.parse(RAISE).body)
+                continue
             said = value if value is not None else names[0] if names else "None"
             node.body = [ast.Return(value=ast.parse(said, mode="eval").body)]
             if node.name == "__init__":

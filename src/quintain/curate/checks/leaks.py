@@ -21,7 +21,7 @@ from quintain.tasks import AnswerSuite, Item, ScriptSuite, StdioSuite, history_i
 #: Lines shorter than this say nothing (a `return`, a brace).
 SHORT = 9
 #: An answer of fewer characters may stand anywhere by chance.
-LEAST_CHARS = 30
+LEAST_CHARS = 20
 #: At this share of the answer's own lines it is given away.
 SHARE = 0.6
 _PACKED = re.compile(rb"[A-Za-z0-9+/]{40,}={0,2}|(?:[0-9a-f]{2}){30,}")

@@ -18,7 +18,7 @@ class NullAnswers:
     """Every null answer must fail; a test that passes where nothing is defined tests nothing."""
 
     name = "null"
-    version = "1"
+    version = "2"
     runs = True
 
     async def examine(self, item: Item, site: Site, earlier: Mapping[str, Finding]) -> Finding:
@@ -33,18 +33,22 @@ class NullAnswers:
                 return None  # with nothing there its tests break: that is not a pass
 
         verdicts = await site.together(run, nulls)
-        problems, passing = [], set[str]()
+        problems, passing, shells = [], set[str](), []
         for null, verdict in zip(nulls, verdicts, strict=True):
             if verdict is None:
                 continue
             if verdict.solved:
                 problems.append(Problem(code="null passes", text=f"{null.name} solves it: the tests do not tell right "
                                                                  "from wrong"))
-            elif null.empty:
-                passing |= {test.id for test in verdict.tests if test.passed is Passed.PASSED}
+            if null.empty or null.shell:
+                passed = {test.id for test in verdict.tests if test.passed is Passed.PASSED}
+                passing |= passed if null.empty and not verdict.solved else set()
+                shells += [passed] if null.shell else []
+        if shells and not any(problem.fails for problem in problems):
+            passing |= set.intersection(*shells)
         for test in sorted(passing):
             problems.append(Problem(code="idle test", tests=(test,), fails=False,
-                                    text=f"{test} passes where the answer defines nothing"))
+                                    text=f"{test} passes where the answer does nothing"))
         shares = [verdict.share for verdict in verdicts if verdict is not None]
         best = max(shares, default=0.0)
         return found(
