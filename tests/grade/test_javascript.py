@@ -8,7 +8,7 @@ import pytest
 
 from quintain.grade import headline
 from quintain.tasks import JavaScriptSuite
-from quintain.types import FaultKind, HouseError, Limits, Passed, Program, Verdict
+from quintain.types import FaultKind, HouseError, Limits, Owner, Passed, Program, Verdict
 from tests.grade.ground import LIMITS, Case, grade_all, needs_native, verdict_of
 
 pytestmark = [
@@ -212,3 +212,29 @@ test('the shortest is first', async () => {
 });
 """
     assert verdict_of(case("race", "exports.first = (all) => Promise.race(all);", tests)).solved
+
+
+PLAIN_SCRIPT = "const { add } = require('./solution');\nrequire('assert').strictEqual(add(1, 2), 3);\n"
+IN_JEST = "const { add } = require('./solution');\ntest('adds', () => { expect(add(1, 2)).toBe(3); });\n"
+THROWN = {
+    "half a surrogate pair": "new Error('\\ud800\\u0000')",
+    "a message that ends the process": "{ get message() { process.exit(0); } }",
+    "a code that ends the process": "{ get code() { process.exit(0); } }",
+    "a proxy that ends the process":
+        "new Proxy({}, { get() { process.exit(0); }, getPrototypeOf() { process.exit(0); } })",
+    "a name that throws": "{ get name() { throw this; } }",
+}
+
+
+def test_whatever_an_answer_throws_its_failure_is_laid_on_it_and_not_on_the_house() -> None:
+    cases = [
+        Case(name=f"{what} in {kind}", limits=LIMITS,
+             suite=JavaScriptSuite(files={"add.test.js": tests.encode()}, modules=("solution",)),
+             program=Program(files={"solution.js": f"exports.add = () => {{ throw {thrown}; }};".encode()},
+                             language="javascript"))
+        for what, thrown in THROWN.items() for kind, tests in (("jest", IN_JEST), ("a script", PLAIN_SCRIPT))
+    ]
+    for name, verdict in grade_all(cases).items():
+        assert isinstance(verdict, Verdict) and not verdict.solved, (name, verdict)
+        fault = headline(verdict)
+        assert fault is not None and fault.owner is Owner.POLICY, (name, fault)

@@ -37,7 +37,7 @@ quintain_warm.SIDES[d][a[0]](*a[1:])
 FLAGS = ("-s", "-P", "-S", "-B")
 
 _SHARED = ("wire", "values", "standin", "peer", "candidate")
-_PARTS = {"candidate": _SHARED, "verifier": (*_SHARED, "verifier", "runner"), "sealed": ("sealed",),
+_PARTS = {"candidate": _SHARED, "verifier": (*_SHARED, "verifier", "watch", "runner"), "sealed": ("sealed",),
           "rehearsal": ("rehearsal",)}
 
 

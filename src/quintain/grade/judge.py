@@ -71,8 +71,9 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the verifier's report."""
+    """One line of the verifier's report. `asked`: from here on the answer's values come in."""
 
+    asked: bool = False
     begin: str | None = None
     test: str | None = None
     ok: bool = False
@@ -121,7 +122,8 @@ def judge(
     reading = reading or fault_of
     lines = read_report(run.report, trusted=trusted)
     ended = next((line.end for line in lines if line.end), None)
-    cut = None if ended else _cut_short(run.verifier, began=any(line.begin for line in lines), trusted=trusted)
+    began = any(line.begin or line.asked for line in lines)
+    cut = None if ended else _cut_short(run.verifier, began=began, trusted=trusted)
     loads = {line.file: reading(line.why, run, loading=True) for line in lines if line.file and line.why}
     seen: dict[str, list[Line]] = {}
     for line in lines:
@@ -181,7 +183,7 @@ def _whole(
 
 def _cut_short(verifier: Outcome, *, began: bool, trusted: bool = True) -> Fault:
     """Why a report has no end. The verifier's own code is the same for every candidate, so running out of time or
-    memory inside a test is what the candidate's values made of it; any other end is the house's."""
+    memory once the candidate was asked is what its values made of it; any other end is the house's."""
     if verifier.status is Status.TIMED_OUT or verifier.status is Status.CPU_LIMIT:
         return _policy(FaultKind.TIMEOUT, f"the tests did not end within {verifier.wall_seconds:.1f} s")
     if verifier.status is Status.OUT_OF_MEMORY and began:

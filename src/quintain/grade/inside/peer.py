@@ -34,6 +34,19 @@ MAX_STANDINS = 200_000
 MAX_TEXT = 2_000
 
 
+def make_exception(kind: type[BaseException], args: list[Any]) -> BaseException:
+    """An exception of a class with what the other side says are its arguments, whether the class would take them or
+    not: a class of the answer's may have been made with others."""
+    home: Any = next(k for k in kind.__mro__ if is_builtin(k))
+    try:
+        return home.__new__(kind, *args) if isinstance(kind, RemoteType) else kind(*args)
+    except (TypeError, ValueError, LookupError):
+        plain = ("", [Exception()]) if issubclass(kind, BaseExceptionGroup) else ()
+        made: BaseException = home.__new__(kind, *plain)
+        made.args = tuple(args)
+        return made
+
+
 class Peer(Values):
     """Holds what each side knows of the other. Subclasses say what may be asked of this side (`allow`), what may leave
     it (`may_leave`) and how a failure is described (`frames_of`)."""
@@ -373,15 +386,7 @@ class Peer(Values):
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             raise ValueError("expected an exception class")
         args = [self._decode(a, 1) for a in raw[3]]
-        made: Any
-        if isinstance(kind, RemoteType):
-            make: Any = BaseException.__new__
-            made = make(kind, *args)
-        else:
-            try:
-                made = kind(*args)
-            except TypeError:
-                made = kind.__new__(kind)
+        made: Any = make_exception(kind, args)
         made.__dict__["_quintain_ref"] = raw[1]
         made.__dict__["_quintain_text"] = str(raw[4])
         if isinstance(made, ImportError):

@@ -1,7 +1,8 @@
 """The verifier's program: runs the tests and reports each on a descriptor that only it holds.
 
-The report is one JSON object a line: {"begin": id}, {"test": id, "ok": bool, "why": {...}}, {"file": path, "why": ...}
-for a test file that could not be loaded, and {"end": {...}} last. Without that last line the report is incomplete.
+The report is one JSON object a line: {"asked": true} before the answer is asked for anything, {"begin": id},
+{"test": id, "ok": bool, "why": {...}}, {"file": path, "why": ...} for a test file that could not be loaded, and
+{"end": {...}} last. Without that last line the report is incomplete.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from quintain.grade.inside.candidate import CHANNEL, LateSite
 from quintain.grade.inside.verifier import Finder, Verifier
+from quintain.grade.inside.watch import Watch
 from quintain.grade.inside.wire import Gone, Pipe, WrongType, write_json
 
 MAX_MESSAGE = 1_000
@@ -283,9 +285,11 @@ def verify(config: dict[str, Any]) -> None:
     sys.meta_path.append(LateSite)
     peer = Verifier(Pipe(CHANNEL), call_seconds=config["call_seconds"],
                     run_until=time.monotonic() + config["run_seconds"])
+    sys.addaudithook(Watch(peer.is_serving, peer.may_reach, root=root, tests=TESTS))
     finder = Finder(peer, config["modules"])
     sys.meta_path.insert(0, finder)
     report = Report(fd, peer, finder, root)
+    finder.told = lambda: report.write(asked=True)
     seed = config["seed"]
 
     def shuffle(items: list[Any]) -> None:

@@ -101,7 +101,7 @@ class Values:
             raw = self._encode_larger(value, kind, depth + 1)
         finally:
             self._open.discard(id(value))
-        if raw is not None and raw[0] in MUTABLE:
+        if type(raw) is list and raw[0] in MUTABLE:  # numpy's numbers are written as plain ones
             self._sent[id(value)] = len(self._sent)
             self._built.append(value)
         return raw if known is None else ["=", known, raw]
@@ -174,10 +174,23 @@ class Values:
         if name == "timezone":
             return ["tz", self._encode(value.utcoffset(None), depth), value.tzname(None)]
         clock = [value.hour, value.minute, value.second, value.microsecond, value.fold]
-        zone = self._encode(value.tzinfo, depth)
+        zone = self._encode_zone(value, depth)
         if name == "time":
             return ["ti", zone, *clock]
         return ["dt", zone, value.year, value.month, value.day, *clock] if name == "datetime" else None
+
+    def _encode_zone(self, value: Any, depth: int) -> Any:
+        """The zone of a time: by its name where it has one, and as it stands at that time where it is of a class that
+        the other side does not have."""
+        zone = value.tzinfo
+        if zone is None or type(zone) is _of("datetime", "timezone"):
+            return self._encode(zone, depth)
+        if type(zone) is _of("zoneinfo", "ZoneInfo") and type(zone.key) is str:
+            return ["zi", zone.key]
+        offset = value.utcoffset()
+        if offset is None:
+            raise WrongType(f"a time in a zone of the class {type(zone).__name__} cannot cross")
+        return ["tz", self._encode(offset, depth), str(value.tzname())]
 
     def decode(self, raw: Any) -> Any:
         """Raises Gone('forged') for what no honest peer sends."""
@@ -255,7 +268,7 @@ class Values:
             return _BUILTIN_TYPES[raw[1]]
         if tag in ("D", "Q", "u"):
             return self._decode_number(tag, raw, depth)
-        if tag in ("td", "da", "tz", "ti", "dt"):
+        if tag in ("td", "da", "tz", "zi", "ti", "dt"):
             return self._decode_time(tag, raw, depth)
         return self.take(tag, raw)
 
@@ -289,6 +302,10 @@ class Values:
             return datetime.timedelta(days=raw[1], seconds=raw[2], microseconds=raw[3])
         if tag == "da":
             return datetime.date(*raw[1:4])
+        if tag == "zi":
+            import zoneinfo
+
+            return zoneinfo.ZoneInfo(raw[1])
         zone = self._decode(raw[1], depth)
         if tag == "tz":
             return datetime.UTC if not zone and raw[2] == "UTC" else datetime.timezone(zone, raw[2])

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 import types
+from collections.abc import Callable
 from typing import Any
 
 from quintain.grade.inside.peer import Peer
@@ -136,10 +137,15 @@ class Verifier(Peer):
         if steered:
             raise AttributeError(f"{type(target).__name__!r} object keeps its {name!r}")
         pure = getattr(sys.modules.get("pathlib"), "PurePath", ())
-        if isinstance(target, pure) and not hasattr(pure, name) and not self._may_reach(os.path.realpath(target)):
+        if isinstance(target, pure) and not hasattr(pure, name) and not self.may_reach(os.path.realpath(target)):
             raise AttributeError(f"{name!r} of a path that was not given")
 
-    def _may_reach(self, path: str) -> bool:
+    def is_serving(self) -> bool:
+        """Whether the candidate has asked for something that is being done."""
+        return self._serving > 0
+
+    def may_reach(self, path: str) -> bool:
+        """Whether a file may be opened for the candidate: what the tests handed over, and temporary files."""
         import tempfile
 
         roots = {*self._granted, os.path.realpath(tempfile.gettempdir())}
@@ -224,6 +230,7 @@ class Finder:
     def __init__(self, peer: Verifier, modules: list[str]) -> None:
         self._peer = peer
         self.modules = modules
+        self.told: Callable[[], None] | None = None  # called once, before the first module is asked for
 
     def serves(self, name: str) -> bool:
         return any(name == m or name.startswith(m + ".") or m.startswith(name + ".") for m in self.modules)
@@ -236,6 +243,9 @@ class Finder:
         return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: Any) -> types.ModuleType:
+        told, self.told = self.told, None
+        if told is not None:
+            told()
         return RemoteModule(spec.name, self._peer.import_module(spec.name), self._peer)
 
     def exec_module(self, module: types.ModuleType) -> None:

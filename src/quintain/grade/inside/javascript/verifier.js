@@ -3,6 +3,7 @@
 // their objects have under plain names; `constructor`, prototypes and accessors give nothing away. A failed expectation
 // inside a callback stays failed, whatever the answer does with the error.
 // Does not cover: comparisons of two of the answer's objects with each other; fake timers; derived classes.
+const HALVES = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 const DENIED = /^(?:constructor|prototype|caller|callee|arguments|__.*)$/;
 
 class Verifier extends Peer {
@@ -126,7 +127,13 @@ class Clock {
 
 const state = { modules: new Map(), sticky: null };
 
-function isFailure(error) { return error instanceof ExpectationFailed || error?.code === "ERR_ASSERTION"; }
+// An object of the answer's may throw, or end its process, when it is asked what it is.
+function isFailure(error) {
+  try { return error instanceof ExpectationFailed || error?.code === "ERR_ASSERTION"; } catch { return false; }
+}
+function isA(error, kind) {
+  try { return error instanceof kind; } catch { return false; }
+}
 
 class Runner {
   constructor(config) {
@@ -137,7 +144,9 @@ class Runner {
   }
 
   say(line) {
-    const bytes = Buffer.from(stringify(line) + "\n");
+    // halves of surrogate pairs, which the answer may have sent, are no text to whoever reads this
+    const whole = (_, value) => (typeof value === "string" ? value.replace(HALVES, "\ufffd") : value);
+    const bytes = Buffer.from(stringify(line, whole) + "\n");
     for (let done = 0; done < bytes.length; ) done += writeSync(1, bytes, done);
   }
 
@@ -171,20 +180,26 @@ class Runner {
   }
 
   why(error, loading) {
-    const gone = this.peer.dead?.why ?? null;
     const isObject = error !== null && (typeof error === "object" || typeof error === "function");
-    const read = (key) => { try { return String(error[key] ?? "").slice(0, MAX_TEXT); } catch { return ""; } };
+    // an object of the answer's is asked for every property, and may end its process or throw instead of answering
+    const asked = (question, otherwise) => { try { return question(); } catch { return otherwise; } };
+    const read = (key) => asked(() => String(error[key] ?? "").slice(0, MAX_TEXT), "");
+    const is = (kind) => isA(error, kind);
     const frames = isObject ? this.peer.frames.get(error) : undefined;
     const crossed = frames !== undefined || (!isObject && this.peer.lastThrown?.value === error && this.peer.lastThrown);
+    const type = isObject ? read("name") || "Error" : "Thrown";
+    const message = isObject ? read("message") : String(error).slice(0, MAX_TEXT);
+    const ended = is(Gone) ? (error.why === "late" ? "hung" : error.why) : null;
     return {
-      type: isObject ? read("name") || "Error" : "Thrown", message: isObject ? read("message") : String(error).slice(0, MAX_TEXT),
-      at: isObject ? this.place(error) : null, bases: [isFailure(error) ? "AssertionError" : ""],
+      type, message,
+      at: isObject ? asked(() => this.place(error), null) : null,
+      bases: [isFailure(error) ? "AssertionError" : ""],
       candidate: crossed ? placesOf(frames ?? this.peer.lastThrown.frames) : null,
-      gone: gone ?? (error instanceof Gone ? (error.why === "late" ? "hung" : error.why) : null),
-      wrong_type: error instanceof WrongType, served: error instanceof MissingName,
-      asked: this.peer.asked, got: this.peer.got, skipped: error instanceof Skipped,
-      task: error instanceof Unfit || (loading && error instanceof SyntaxError && frames === undefined && !IS_EXPORT.test(error.message)),
-      missing: IS_EXPORT.exec(error?.message)?.[1] ?? null,
+      gone: this.peer.dead?.why ?? ended,
+      wrong_type: is(WrongType), served: is(MissingName),
+      asked: this.peer.asked, got: this.peer.got, skipped: is(Skipped),
+      task: is(Unfit) || (loading && is(SyntaxError) && frames === undefined && !IS_EXPORT.test(message)),
+      missing: isObject ? IS_EXPORT.exec(message)?.[1] ?? null : null,
     };
   }
 
@@ -259,7 +274,7 @@ class Runner {
       else loader.load(full);
       if (this.peer.dead) throw this.peer.dead;
     } catch (error) {
-      const isScript = registry.root.items.length === 0 && (isFailure(error) || this.peer.asked) && !(error instanceof SyntaxError);
+      const isScript = registry.root.items.length === 0 && (isFailure(error) || this.peer.asked) && !isA(error, SyntaxError);
       if (isScript) this.say({ test: script, why: this.why(error, false) });
       else this.say({ file, why: this.why(error, true) });
       return;
@@ -335,6 +350,10 @@ function verify() {
   process.stdout.write = () => true;
   process.on("unhandledRejection", (error) => { state.sticky ??= error; });
   runner.run().then(() => process.exit(0), (error) => {
+    if (runner.peer.dead) { // whatever asked it last: the answer is gone, and that is the end of the run
+      runner.say({ end: { calls: runner.peer.calls, gone: runner.peer.dead.why, received_bytes: runner.peer.pipe.receivedBytes } });
+      process.exit(0);
+    }
     process.stderr.write(`${error?.stack ?? error}\n`);
     process.exit(70);
   });
