@@ -54,6 +54,14 @@ def test_one_episode_by_hand_tells_every_event(tmp_path: Path) -> None:
     assert "add#0 solved 2 turns" in said
 
 
+@needs_native
+def test_a_grader_and_a_detector_of_ones_own_reach_the_reward(tmp_path: Path) -> None:
+    own, long, chatty = run((ROOT / "examples" / "custom_grader.py").read_text(), tmp_path).splitlines()
+    assert own.startswith("solved True: 0.800 ")
+    assert "'short': -0.02}, trainable: yes" in long
+    assert "trainable: mask ['solution.py prints']" in chatty
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_an_example_is_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 60
