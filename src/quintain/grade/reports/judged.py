@@ -132,7 +132,7 @@ def _fault_of(test: ReportedTest, trusted: bool = False) -> Fault:
         owner, kind = (Owner.TASK, FaultKind.TASK_INVALID) if trusted else (Owner.POLICY, FaultKind.SKIPPED_TEST)
         return Fault(owner=owner, kind=kind, message=said, file=test.file, line=test.line, exception="xpass_strict")
     if test.status in (Told.SKIPPED, Told.XFAILED, Told.XPASSED):
-        return _fault(FaultKind.SKIPPED_TEST, f"{test.status.value}: {said}", test)
+        return _fault(FaultKind.SKIPPED_TEST, ": ".join(dict.fromkeys((test.status.value, said))), test)
     if test.status is Told.MISSING:
         return _fault(FaultKind.EARLY_EXIT, f"{test.id} began and did not end", test)
     raised = _RAISED.match(test.message)
