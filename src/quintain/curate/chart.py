@@ -49,12 +49,12 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Counts of one version. `verdicts` were reached in all; `trials` are runs of the whole suite on right answers, and
-    `failures` those in which a test failed nevertheless, at most one for each of `answers`, so that one answer that
-    throws dice condemns no test. `control_trials` and `control_failures` are the part of these that the author's own
-    answer played. `endings` and `pairs` are the last ones, a letter each, oldest first; a pair is of visible and
-    hidden: `b`oth solved, `v` or `h` alone, `n`either. `incidents` are the sets of tests that failed together. `since`
-    holds for each test that was acquitted how many trials and control trials there were then."""
+    """Counts of one version. `verdicts` counts attempts that were judged; `trials` are runs of the whole suite on right
+    answers, and `failures` those in which a test failed nevertheless, at most one for each of `answers`, so that one
+    answer that throws dice condemns no test. `control_trials` and `control_failures` are the part of these that the
+    author's own answer played. `endings` and `pairs` are the last ones, a letter each, oldest first; a pair is of
+    visible and hidden: `b`oth solved, `v` or `h` alone, `n`either. `incidents` are the sets of tests that failed
+    together. `since` holds for each test that was acquitted how many trials and control trials there were then."""
 
     verdicts: int = 0
     trials: int = 0
