@@ -189,3 +189,8 @@ def test_gsm8k_reference_answers_are_their_own() -> None:
         answer = row["answer"].rpartition("#### ")[2]
         assert extract_answer(row["answer"]) == answer
         assert check_answer(AnswerSuite(expected=answer, kind=AnswerKind.MATH), row["answer"]).solved
+
+
+def test_an_answer_with_half_a_surrogate_pair_is_another_answer() -> None:
+    for found in ("\ud800", "\\sqrt{2}+\udfff"):
+        assert same_answer(found, "\\sqrt{2}").same is Same.NO

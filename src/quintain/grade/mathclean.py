@@ -37,10 +37,12 @@ _BOXES = re.compile(r"\\(?:boxed|fbox|framebox|text|textbf|textit|mathrm|mathbf|
 
 
 def cleaned(text: str) -> str:
-    """The answer in a plain form of LaTeX on one line. Raises ValueError for one of more than MAX_CHARS characters, or
-    with brackets more than MAX_DEPTH deep."""
+    """The answer in a plain form of LaTeX on one line. Raises ValueError for one of more than MAX_CHARS characters,
+    with brackets more than MAX_DEPTH deep, or with half of a surrogate pair."""
     if len(text) > MAX_CHARS:
         raise ValueError(f"expected at most {MAX_CHARS} characters, found {len(text)}")
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise ValueError("expected text, found half of a surrogate pair")
     deepest = max(accumulate((char in "([{") - (char in ")]}") for char in text), default=0)
     if deepest > MAX_DEPTH:
         raise ValueError(f"expected brackets at most {MAX_DEPTH} deep, found {deepest}")
