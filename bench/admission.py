@@ -1,7 +1,8 @@
 """Whether the gate finds what is wrong, and lets through what is not: `python bench/admission.py [--quick]`.
 
-A seeded corpus of tasks with one defect each (`quintain.testing.specimens`), printed by kind with recall, precision and
-their Wilson intervals (95 %); then sets with known answers: HumanEval, QuixBugs, exercism's Python track.
+A seeded corpus of tasks with one defect each (`quintain.testing.specimens`), printed by kind with recall, precision
+and their Wilson intervals (95 %); then sets with known answers: HumanEval, QuixBugs, exercism's Python track; and
+two that no format reads, AgentBench-OS and InterCode.
 `--out DIR` keeps what was found, so that a run that was cut short goes on.
 """
 
@@ -16,18 +17,21 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from _foreign_sets import agentbench, intercode
 from _machine import Account, finish
 
-from quintain.curate import Admission, Kept, Ruling, Site, admit, neighbours_of, standard_checks
+from quintain.curate import Admission, Check, Kept, Ruling, Site, admit, neighbours_of, standard_checks
+from quintain.curate.checks import Duplicates, Leaks, NullAnswers, OracleRuns, Schema, Spec, Static
 from quintain.grade import World, warm_oracle
 from quintain.sandbox import NativeBackend
-from quintain.tasks import Taskset, open_taskset
+from quintain.tasks import Item, Taskset, open_taskset
 from quintain.testing import Defect, specimens
 from quintain.types import TaskError
 
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 #: The codes that tell a defect; most are told by their own.
 CODES = {Defect.WEAK: {"weak", "few kills"}}
+FOREIGN = ("agentbench", "intercode")
 SETS = {"humaneval": None, "quixbugs": DATA / "quixbugs", "exercism-python": DATA / "exercism"}
 
 
@@ -41,13 +45,15 @@ def wilson(hits: int, total: int) -> tuple[float, float]:
     return round(max(0.0, middle - half), 3), round(min(1.0, middle + half), 3)
 
 
-async def admitted(tasks: Taskset, *, out: Path | None, at_once: int) -> list[Admission]:
+async def admitted(
+    tasks: Taskset, *, out: Path | None, at_once: int, checks: Sequence[Check] | None = None,
+) -> list[Admission]:
     kept = Kept(out) if out else None
     found: list[Admission] = []
     async with NativeBackend(warm=warm_oracle()) as backend, NativeBackend() as images:
         site = Site(backend, at_once=at_once, world=World(images, cache=(out or Path("/tmp")) / "images", bases={}))
-        checks = standard_checks(neighbours=neighbours_of(tasks), kept=kept)
-        async for admission in admit(tasks, site, checks, kept=kept):
+        chosen = checks or standard_checks(neighbours=neighbours_of(tasks), kept=kept)
+        async for admission in admit(tasks, site, chosen, kept=kept):
             found.append(admission)
             print(f"{len(found)}/{len(tasks.ids)} {admission.task} {admission.ruling.value}", file=sys.stderr)
     return found
@@ -105,6 +111,24 @@ def public(name: str, args: argparse.Namespace) -> dict[str, object]:
     }
 
 
+def foreign(name: str, args: argparse.Namespace) -> dict[str, object]:
+    """A set that no format reads: what was wrong with how many of its tasks. Its images are taken to be this host."""
+    read = {"agentbench": agentbench, "intercode": intercode}[name]
+    folder = DATA / ("agentbench_os" if name == "agentbench" else name)
+    if not folder.is_dir():
+        print(f"{name} is left out: nothing is at {folder}", file=sys.stderr)
+        return {}
+    rows = list(read(folder))[: 8 if args.quick else None]
+    tasks = Taskset.of([item for _, item in rows if isinstance(item, Item)], name=name)
+    reasons = Counter(reason for _, reason in rows if isinstance(reason, str))
+    some: list[Check] = [Schema(), Static(), Spec(), Leaks(), Duplicates(neighbours_of(tasks)),
+                         OracleRuns(pairs=1, more=0, crowd=0), NullAnswers()]
+    found = asyncio.run(admitted(tasks, out=args.out / name if args.out else None, at_once=args.at_once, checks=some))
+    reasons.update(code for a in found for code in {p.code for p in a.problems if p.fails})
+    return {f"{name}_tasks": len(rows), f"{name}_rulings": dict(Counter(a.ruling.value for a in found)),
+            f"{name}_reasons": dict(reasons)}
+
+
 def _refused(found: Sequence[Admission]) -> dict[str, list[str]]:
     return {a.task: sorted({p.code for p in a.problems if p.fails}) for a in found if a.ruling is Ruling.REJECTED}
 
@@ -112,17 +136,20 @@ def _refused(found: Sequence[Admission]) -> dict[str, list[str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a small corpus, 8 tasks of HumanEval")
-    parser.add_argument("--set", action="append", choices=["corpus", *SETS], help="only these (default: all)")
+    parser.add_argument("--set", action="append", choices=["corpus", *SETS, *FOREIGN], help="only these (default: all)")
     parser.add_argument("--out", type=Path, help="keep findings here, so that a second run goes on")
     parser.add_argument("--at-once", type=int, default=4)
     args = parser.parse_args()
-    chosen = args.set or (["corpus", "humaneval"] if args.quick else ["corpus", *SETS])
+    chosen = args.set or (["corpus", "humaneval"] if args.quick else ["corpus", *SETS, *FOREIGN])
     figures: dict[str, object] = {}
     if "corpus" in chosen:
         figures |= corpus(args)
     for name in SETS:
         if name in chosen:
             figures |= public(name, args)
+    for name in FOREIGN:
+        if name in chosen:
+            figures |= foreign(name, args)
     finish(name="admission", **figures)
 
 
