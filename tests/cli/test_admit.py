@@ -26,6 +26,15 @@ def test_a_folder_of_tasks_is_judged_kept_and_shown(tmp_path: Path) -> None:
 
 
 @needs_sandbox
+def test_a_policy_shows_how_hard_a_task_is(tmp_path: Path) -> None:
+    small_set(tmp_path, 1)
+    for policy, said in (("oracle", "always solved"), ("null", "never solved")):
+        done = quintain("admit", "set", "--check", "difficulty", "--policy", policy, "--json", cwd=tmp_path)
+        problems = json.loads(done.stdout)["findings"][0]["problems"]
+        assert [problem["code"] for problem in problems] == [said], done.stdout + done.stderr
+
+
+@needs_sandbox
 def test_a_harbor_directory_alone_is_judged_by_its_own_scripts(tmp_path: Path) -> None:
     for path, text in SMALL.items():
         (tmp_path / "task" / path).parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import distributions
 from pathlib import Path
@@ -14,11 +14,15 @@ import click
 from quintain.cli.exits import DONE, FAILED, Usage
 from quintain.cli.options import choosing
 from quintain.cli.output import plain, say_json
-from quintain.cli.wire import Choice, default_sandboxes, open_tasks
+from quintain.cli.wire import Choice, Endpoint, default_sandboxes, open_policy, open_tasks
 
 if TYPE_CHECKING:
-    from quintain.curate import Admission, Check, Neighbours, Repair, Site
+    from quintain.curate import Admission, Check, Neighbours, Repair, Site, Solver
+    from quintain.policy import Policy
+    from quintain.sandbox import Backend
     from quintain.tasks import Item, Taskset
+
+Files = Mapping[str, bytes]
 
 STEPS = ("schema", "static", "spec", "leaks", "duplicates", "oracle", "null", "cost", "tolerance", "strength",
          "battery", "difficulty")
@@ -37,13 +41,15 @@ STEPS = ("schema", "static", "spec", "leaks", "duplicates", "oracle", "null", "c
 @click.option("--against", multiple=True, metavar="TASKS", help="Held-out tasks that none may be near (repeatable).")
 @click.option("--base", "bases", multiple=True, metavar="REF=IMAGE",
               help="What to take for a registry's image, as in ubuntu:24.04=host; *=host for any (repeatable).")
+@click.option("--policy", metavar="NAME", help="Who tries the tasks, to see how hard they are; as for `quintain run`.")
+@click.option("--base-url", metavar="URL", help="Where the model of an openai: policy answers.")
 @click.option("--fix", is_flag=True, help="Propose repairs, each accepted with one key; needs --out.")
 @click.option("--yes", is_flag=True, help="With --fix: accept every repair.")
 @click.pass_context
 def command(
     ctx: click.Context, tasks: str, choice: Choice, only: tuple[str, ...], quick: bool, sandboxes: int | None,
-    out: Path | None, html: Path | None, as_json: bool, against: tuple[str, ...], bases: tuple[str, ...], fix: bool,
-    yes: bool,
+    out: Path | None, html: Path | None, as_json: bool, against: tuple[str, ...], bases: tuple[str, ...],
+    policy: str | None, base_url: str | None, fix: bool, yes: bool,
 ) -> None:
     """Run the twelve steps of admission on TASKS, from cheap to dear, and say what their authors should do.
 
@@ -71,7 +77,9 @@ def command(
     replaced = dict(pair_of(base) for base in bases)
     work = _Work(chosen, only=only, quick=quick, out=out, as_json=as_json, sandboxes=sandboxes or default_sandboxes(),
                  held=held, bases=replaced)
-    admissions = asyncio.run(work.run(fix=fix or yes, yes=yes))
+    if policy is not None:
+        work.policy = open_policy(policy, chosen, Endpoint(base_url=base_url))
+    admissions = asyncio.run(work.done(fix=fix or yes, yes=yes))
     from quintain.curate import Ruling, counted, page_of, summary_of
 
     if html is not None:
@@ -103,12 +111,22 @@ class _Work:
         self._held = held
         self._bases = bases
         self._kept = Kept(out / "kept") if out is not None else None
+        self.policy: Policy | None = None  # who tries the tasks, if anybody does
+
+    async def done(self, *, fix: bool, yes: bool) -> list[Admission]:
+        """The whole of it, with the policy closed behind it."""
+        try:
+            return await self.run(fix=fix, yes=yes)
+        finally:
+            if self.policy is not None:
+                await self.policy.aclose()
 
     async def run(self, *, fix: bool, yes: bool) -> list[Admission]:
         from quintain.curate import admit, lines_of_admission
 
         found: list[Admission] = []
         async with open_site(sandboxes=self._sandboxes, bases=self._bases) as site:
+            site.solver = None if self.policy is None else solver_of(self.policy, site.backend)
             async for admission in admit(self._tasks, site, self._checks(), kept=self._kept):
                 found.append(admission)
                 if self._as_json:
@@ -153,6 +171,20 @@ class _Work:
         for line in _written(repaired, place):
             click.echo(f"not said in its form: {plain(line)}", err=True)
         click.echo(f"wrote {len(repaired)} repaired task(s) to {place}; try: quintain admit {place}", err=True)
+
+
+def solver_of(policy: Policy, backend: Backend) -> Solver:
+    """One reply of a policy to what it is told at first, as files."""
+    from quintain.env import Answer, CodeEnvironment
+
+    environment = CodeEnvironment(backend)
+
+    async def solve(item: Item, seed: int) -> Files | None:
+        turn = await policy.act(environment.opening(item.task), task=item.task.id, seed=seed)
+        built = environment.build(item.task, turn, previous=None)
+        return built.program.files if isinstance(built, Answer) else None
+
+    return solve
 
 
 def _accepted() -> bool:
