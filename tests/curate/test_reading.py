@@ -69,6 +69,13 @@ def test_a_solution_that_can_be_read_is_a_leak(files: dict[str, bytes], asked: s
     assert failing(look(Leaks(), clamp_task(files=files, asked=asked))) == {"leak"}
 
 
+def test_a_helper_that_the_instructions_give_is_no_leak() -> None:
+    helper = b"def shifted(values, by):\n    moved = values[by:] + values[:by]\n    return moved\n\n\n"
+    answer = helper + b"def clamp(x, low, high):\n    return sorted((low, x, high))[1]\n"
+    given = look(Leaks(), clamp_task(oracle=answer, asked=f"Given:\n\n{helper.decode()}Write clamp(x, low, high)."))
+    assert given.result is Result.PASS, given
+
+
 def test_a_draft_that_is_to_be_changed_is_no_leak_and_a_repository_is_history() -> None:
     draft = CLAMP.replace(b"x < low", b"x > low")
     assert look(Leaks(), clamp_task(files={"solution.py": draft})).result is Result.PASS

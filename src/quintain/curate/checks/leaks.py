@@ -32,7 +32,7 @@ class Leaks:
     """Reads; runs nothing."""
 
     name = "leaks"
-    version = "2"
+    version = "3"
     runs = False
 
     async def examine(self, item: Item, site: Site, earlier: Mapping[str, Finding]) -> Finding:
@@ -118,9 +118,21 @@ def _lines(item: Item) -> frozenset[str]:
     lines: set[str] = set()
     for path, content in (item.exam.oracle or {}).items():
         before = _plain(item.task.files.get(path, b"").decode("utf-8", "replace"))
-        own = _plain(_without_texts(path, content)) - before
+        own = _plain(_without_texts(path, content)) - before - _told(item, path, content)
         lines |= {line for line in own if not line.startswith(("def ", "class ", "import ", "from ", "#"))}
     return frozenset(lines)
+
+
+def _told(item: Item, path: str, content: bytes) -> set[str]:
+    """The lines of definitions, other than the one that is asked for, which the instructions give word for word."""
+    asked = _plain(item.task.instructions)
+    tree = parsed(content) if path.endswith(".py") and item.task.entry.name else None
+    lines: set[str] = set()
+    for node in tree.body if tree else ():
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name != item.task.entry.name:
+            own = _plain("\n".join(content.decode().splitlines()[node.lineno - 1 : node.end_lineno]))
+            lines |= own if own <= asked else set()
+    return lines
 
 
 def _without_texts(path: str, content: bytes) -> str:
