@@ -1,6 +1,8 @@
 """Kinds of work: how each is asked, run, judged, and talked about."""
 
 from quintain.env.base import Answer, Environment, Feedback, Shown, Work
+from quintain.env.by_kind import ByKind
 from quintain.env.code import CodeEnvironment
+from quintain.env.shell import ShellEnvironment
 
-__all__ = ["Answer", "CodeEnvironment", "Environment", "Feedback", "Shown", "Work"]
+__all__ = ["Answer", "ByKind", "CodeEnvironment", "Environment", "Feedback", "ShellEnvironment", "Shown", "Work"]

@@ -22,7 +22,7 @@ STATES = "states"
 
 def opening(task: Task) -> tuple[Message, ...]:
     """How to answer, and the task with its files."""
-    asked = [task.instructions.rstrip("\n"), *_files(task)]
+    asked = [task.instructions.rstrip("\n"), *shown_files(task)]
     return (
         Message(role=Role.SYSTEM, text=_how_to_answer(task)),
         Message(role=Role.USER, text="\n\n".join(asked) + "\n"),
@@ -32,12 +32,12 @@ def opening(task: Task) -> tuple[Message, ...]:
 def feedback(told: Feedback) -> Message:
     """What came of a turn. Each finding begins with its name in brackets at the start of a line; further lines of a
     message are indented, so that nothing a program prints can look like a finding."""
-    lines = [_finding(told.fault)] if told.fault is not None else []
+    lines = [finding(told.fault)] if told.fault is not None else []
     if told.shown is not None:
         lines += _shown(told.shown)
     if told.solved is not None and told.fault is None:
         lines.append("[solved] The task is solved." if told.solved else "[unsolved] The task is not solved yet.")
-    lines += [f"Note: {_indented(note)}" for note in told.notes]
+    lines += [f"Note: {indented(note)}" for note in told.notes]
     if not lines:
         lines.append("The program was built. There is nothing else to show.")
     left = told.turns_left
@@ -66,7 +66,8 @@ def _how_to_answer(task: Task) -> str:
     return "\n".join(lines)
 
 
-def _files(task: Task) -> Iterable[str]:
+def shown_files(task: Task) -> Iterable[str]:
+    """Each of a task's files as it is shown, or why it is not."""
     left = SHOWN_FILE_BYTES
     for path, content in sorted(task.files.items()):
         text = _text(content)
@@ -75,7 +76,7 @@ def _files(task: Task) -> Iterable[str]:
             yield f"File `{path}`: {len(content)} bytes, {why}."
             continue
         left -= len(content)
-        fence = "`" * max(3, 1 + _longest_run(text))
+        fence = "`" * max(3, 1 + longest_run(text))
         yield f"File `{path}`:\n{fence}\n{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{fence}"
 
 
@@ -87,7 +88,7 @@ def _text(content: bytes) -> str | None:
     return None if "\0" in text else text
 
 
-def _longest_run(text: str) -> int:
+def longest_run(text: str) -> int:
     """The longest run of backticks: a fence must be longer."""
     longest = run = 0
     for char in text:
@@ -109,7 +110,7 @@ def _outcome(outcome: Outcome) -> Sequence[str]:
     lines = [f"The program ended: {outcome.status.value}."]
     for name, text in (("stdout", outcome.text), ("stderr", outcome.error_text)):
         if text.strip():
-            lines.append(f"{name}: {_indented(_clipped(text.strip()))}")
+            lines.append(f"{name}: {indented(clipped(text.strip()))}")
     return lines
 
 
@@ -118,35 +119,37 @@ def _verdict(verdict: Verdict) -> Sequence[str]:
     passed = len(verdict.tests) - len(failed)
     lines = [f"{passed} of {len(verdict.tests)} visible tests passed."]
     if verdict.fault is not None:
-        lines.append(_finding(verdict.fault))
+        lines.append(finding(verdict.fault))
     told = {verdict.fault} if verdict.fault is not None else set[Fault]()
     for test in failed[:SHOWN_TESTS]:
         if test.fault is not None and test.fault not in told:
-            lines.append(_finding(test.fault, subject=test.id))
+            lines.append(finding(test.fault, subject=test.id))
         elif test.fault is None:
             lines.append(f"[{test.passed.value}] {test.id}")
     if len(failed) > SHOWN_TESTS:
         lines.append(f"{len(failed) - SHOWN_TESTS} more visible tests failed.")
-    lines += [f"Variables: {_indented(_clipped(seen.text))}" for seen in verdict.evidence if seen.source == STATES]
+    lines += [f"Variables: {indented(clipped(seen.text))}" for seen in verdict.evidence if seen.source == STATES]
     return lines
 
 
-def _finding(fault: Fault, *, subject: str = "") -> str:
+def finding(fault: Fault, *, subject: str = "") -> str:
+    """A fault in words, its name in brackets first."""
     place = f"{fault.file}:{fault.line}" if fault.file and fault.line else fault.file or ""
     head = " ".join(part for part in (f"[{fault.kind.value}]", subject, f"({place})" if subject and place else place)
                     if part)
     joint = ": " if subject or place else " "
-    return f"{head}{joint}{_indented(_clipped(fault.message))}"
+    return f"{head}{joint}{indented(clipped(fault.message))}"
 
 
-def _clipped(text: str) -> str:
-    if len(text) <= SHOWN_CHARS:
+def clipped(text: str, most: int = SHOWN_CHARS) -> str:
+    """The beginning and the end of a text, and how much was left out between."""
+    if len(text) <= most:
         return text
-    half = SHOWN_CHARS // 2
+    half = most // 2
     return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
 
 
-def _indented(text: str) -> str:
+def indented(text: str) -> str:
     """One paragraph of several lines whose further lines cannot be taken for lines of ours."""
     first, *more = text.splitlines() or [""]
     return "\n".join([first, *(f"    {line}" for line in more)])

@@ -1,5 +1,6 @@
 """Places where untrusted programs run."""
 
+from quintain.sandbox._sessions import Session
 from quintain.sandbox._warm import Warm
 from quintain.sandbox.base import (
     DEFAULT_LIMITS,
@@ -27,5 +28,6 @@ from quintain.sandbox.pool import Pool
 __all__ = [
     "Backend", "BubblewrapBackend", "Capabilities", "ContainerBackend", "DEFAULT_LIMITS", "FileInfo", "Files",
     "Forking", "GvisorBackend", "Host", "Interactive", "Layer", "NativeBackend", "Networked", "Pool", "Process",
-    "ProcessInfo", "Sandbox", "Snapshot", "Snapshots", "Sweep", "Warm", "choose", "clean", "examine", "report",
+    "ProcessInfo", "Sandbox", "Session", "Snapshot", "Snapshots", "Sweep", "Warm", "choose", "clean", "examine",
+    "report",
 ]

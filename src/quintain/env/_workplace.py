@@ -1,0 +1,135 @@
+"""One episode's place of work: a sandbox of the task's image, and a shell in it that remembers.
+
+Covers: commands are numbered, and each is run once; a place that is new (after a resumption) is brought to where the
+episode stands by its earlier commands; what is judged is a frozen tree of named, regular files, taken while everything
+inside stands still, and the place is gone before anybody judges. No test is ever laid in it.
+Does not cover: commands that do something else the second time (a resumed episode may stand elsewhere than before).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import cast
+
+import msgspec
+
+from quintain.grade import Frozen, World, freeze
+from quintain.sandbox import Backend, Forking, Interactive, Session
+from quintain.tasks import Item, ScriptSuite
+from quintain.types import FaultKind, HouseError, Limits, Network, Outcome, Task, TaskError
+
+#: Of each stream of a command so much is kept, in the log too.
+OBSERVED_BYTES = 64 * 1024
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
+_COLLECT_SECONDS = 60.0
+
+
+class Workplace:
+    """Made by `opened`, ended by `close`. `outcomes` are those of the commands that were run here."""
+
+    def __init__(self, suite: ScriptSuite, box: Interactive, shell: Session, stack: AsyncExitStack) -> None:
+        self._suite = suite
+        self._box = box
+        self._shell = shell
+        self._stack = stack
+        self.outcomes: list[Outcome] = []
+        self.tree: Frozen | None = None
+
+    @classmethod
+    async def opened(
+        cls, item: Item, world: World, backend: Backend, *, variables: Mapping[str, str], network: Network,
+    ) -> Workplace:
+        """A fresh one, with the task's files and what its steps bring along. Raises TaskError, HouseError."""
+        suite = suite_of(item)
+        episode = item.task.limits.episode
+        limits = msgspec.structs.replace(episode, output_bytes=min(episode.output_bytes, OBSERVED_BYTES))
+        env = {"DEBIAN_FRONTEND": "noninteractive", **_resolved(suite.answer_env, variables, item.task)}
+        async with AsyncExitStack() as stack:
+            opening = backend.open(world.image(item), limits=limits, network=network)
+            (sandbox,) = await stack.enter_async_context(opening)
+            if not (hasattr(sandbox, "start") and hasattr(sandbox, "snapshot")):
+                raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"the backend {backend.name!r} has no sandboxes that "
+                                 "keep a shell and their files: use native")
+            box = cast(Interactive, sandbox)
+            if not await box.files.exists("/bin/bash"):
+                raise TaskError(f"task {item.task.id}: expected bash at /bin/bash in its image, found none",
+                                kind=FaultKind.TASK_ENVIRONMENT)
+            await _furnished(box, suite, item.task, env)
+            return cls(suite, box, Session(box, item.task.id, env, suite.workdir), stack.pop_all())
+        raise AssertionError("the stack swallows no exception")
+
+    async def catch_up(self, commands: Sequence[str], *, limits: Limits) -> Outcome | None:
+        """Run those of the episode's commands that were not run here yet; how the last of them ended. Raises
+        HouseError."""
+        for command in commands[len(self.outcomes):]:
+            result = await self._shell.run(command, timeout=limits.wall_seconds)
+            self.outcomes.append(result.outcome)
+        return self.outcomes[-1] if self.outcomes else None
+
+    async def frozen(self, *, final: bool) -> Frozen:
+        """The files that cross, as they are now; `final` ends the place. Raises HouseError."""
+        if self.tree is not None:
+            return self.tree
+        for command in self._suite.collect:
+            await self._box.run(["sh", "-c", command], cwd=self._suite.workdir, limits=_within(_COLLECT_SECONDS))
+        named = tuple(path for step in self._suite.steps for path in step.artifacts)
+        await self._box.pause()
+        try:
+            tree = freeze(await cast(Forking, self._box).snapshot(), self._suite, artifacts=named)
+        finally:
+            if not final:
+                await self._box.resume()
+        if final:
+            self.tree = tree
+            await self.close()
+        return tree
+
+    async def close(self) -> None:
+        """End everything inside; closing again does nothing. The shell's processes end with their sandbox."""
+        await self._stack.aclose()
+
+
+def suite_of(item: Item) -> ScriptSuite:
+    """The script that judges. Raises TaskError for a task that is judged by anything else."""
+    suite = item.exam.hidden
+    if not isinstance(suite, ScriptSuite):
+        raise TaskError(f"task {item.task.id}: work in a shell is judged by a script, found {type(suite).__name__}")
+    return suite
+
+
+async def _furnished(box: Interactive, suite: ScriptSuite, task: Task, env: Mapping[str, str]) -> None:
+    """The task's files; and of a task in steps, which are asked at once, what each brings along, in their order."""
+    try:
+        await box.files.make_dir(suite.workdir)
+        base = suite.root.rstrip("/")
+        await box.files.write_many({f"{base}/{path}": content for path, content in task.files.items()})
+        for step in suite.steps:
+            await box.files.write_many({f"{suite.workdir}/{path}": content for path, content in step.setup.items()})
+            if "setup.sh" in step.setup:
+                done = await box.run(["bash", "setup.sh"], cwd=suite.workdir, env=env)
+                if done.exit_code != 0:
+                    raise TaskError(f"expected exit code 0, found {done.exit_code}: {done.error_text.strip()[-300:]}",
+                                    file=f"steps/{step.name}/workdir/setup.sh", kind=FaultKind.TASK_ENVIRONMENT)
+    except OSError as error:
+        raise TaskError(f"task {task.id}: its files cannot be laid in its image: {error.filename or suite.workdir}: "
+                        f"{error.strerror or error}; does the image have a writable root (`+rw`)?",
+                        kind=FaultKind.TASK_ENVIRONMENT) from error
+
+
+def _resolved(env: Mapping[str, str], variables: Mapping[str, str], task: Task) -> dict[str, str]:
+    def value(found: re.Match[str]) -> str:
+        given = variables.get(found[1], found[2])
+        if given is None:
+            raise TaskError(f"task {task.id}: its environment needs a value for {found[0]}: give it as "
+                            f"variables={{{found[1]!r}: ...}}", kind=FaultKind.TASK_ENVIRONMENT)
+        return given
+
+    return {name: _VARIABLE.sub(value, text) for name, text in env.items()}
+
+
+def _within(seconds: float) -> Limits:
+    open_ = 1 << 62  # clipped by the sandbox's own
+    return Limits(wall_seconds=seconds, cpu_seconds=open_, memory_bytes=open_, disk_bytes=open_, inodes=open_,
+                  output_bytes=open_, processes=open_)
