@@ -21,12 +21,14 @@ class Place(StrEnum):
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a queue deals. `bound` counts every item that it keeps, dead ones too; `deliveries` is how often an item is
-    handed out before it is dead; `ageing_seconds` is what one step of priority is worth in waiting time."""
+    """How a queue deals. `bound` is how many items of one kind it keeps, so that a flood of one shuts out no other;
+    `deliveries` is how often an item is handed out before it is dead; `ageing_seconds` is what one step of priority is
+    worth in waiting time; `lease_seconds` is how long a worker may be silent (the shelf is told at each lease)."""
 
     bound: int = 1_000_000
     deliveries: int = 5
     ageing_seconds: float = 15.0
+    lease_seconds: float = 30.0
 
     def __post_init__(self) -> None:
         for name, least in (("bound", 1), ("deliveries", 1)):
@@ -34,6 +36,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 raise ValueError(f"{name} must be at least {least}, found {getattr(self, name)!r}")
         if not 0.0 <= self.ageing_seconds < math.inf:
             raise ValueError(f"ageing_seconds must be finite and at least 0, found {self.ageing_seconds!r}")
+        if not 0.0 < self.lease_seconds < math.inf:
+            raise ValueError(f"lease_seconds must be finite and more than 0, found {self.lease_seconds!r}")
 
     def rank(self, put_seconds: float, priority: int) -> float:
         """What items are ordered by, least first. It is fixed when an item is put."""
@@ -42,7 +46,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 class Lease(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """An item in a worker's hands until a time. (`id`, `attempt`) is the fence: attempts count from 1 and never come
-    twice, so whoever names an older one is refused."""
+    twice, so whoever names an older one is refused. `token` is what the queue itself needs to find it again."""
 
     id: str
     attempt: int
@@ -50,6 +54,7 @@ class Lease(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     until_seconds: float
     kind: str
     body: T
+    token: str = ""
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,4 +108,4 @@ class Card(Generic[T]):
 
 
 class Full(Exception):
-    """The queue is at its bound: put again when something has been acknowledged."""
+    """A kind is at its bound: put again when something of it has been acknowledged."""

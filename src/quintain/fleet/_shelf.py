@@ -22,10 +22,11 @@ _COMPACT = 1024  # entries of a heap that may be stale before it is built anew
 
 
 class _Kind:
-    __slots__ = ("heap", "leased", "ready", "stopped")
+    __slots__ = ("heap", "kept", "leased", "ready", "stopped")
 
     def __init__(self) -> None:
         self.heap: list[tuple[float, int, str]] = []  # (rank, number, id); entries may be stale
+        self.kept = 0
         self.ready = 0
         self.leased = 0
         self.stopped = False
@@ -53,10 +54,9 @@ class Shelf(Generic[T]):
     def __contains__(self, id: str) -> bool:
         return id in self._cards
 
-    @property
-    def room(self) -> int:
-        """How many items may still be put."""
-        return self.terms.bound - len(self._cards)
+    def room(self, kind: str) -> int:
+        """How many items of a kind may still be put."""
+        return self.terms.bound - self._kind(kind).kept
 
     @property
     def count(self) -> Count:
@@ -66,16 +66,16 @@ class Shelf(Generic[T]):
     def put(
         self, id: str, body: T, *, at: float, kind: str = "", priority: int = 0, delay_seconds: float = 0.0,
     ) -> bool:
-        """Add an item; `False` for an id that is kept already. Raises Full at the bound."""
+        """Add an item; `False` for an id that is kept already. Raises Full at the kind's bound."""
         self.tick(at)
         if id in self._cards:
             return False
-        if len(self._cards) >= self.terms.bound:
-            raise Full(f"expected room for {id!r}, found {len(self._cards)} items at a bound of {self.terms.bound}")
+        if self._kind(kind).kept >= self.terms.bound:
+            raise Full(f"expected room for {id!r}, found a bound of {self.terms.bound} for kind {kind!r}")
         self._number += 1
         card = Card(id, body, kind, priority, at, self.terms.rank(at, priority), self._number)
         self._cards[id] = card
-        self._kind(kind)
+        self._kinds[kind].kept += 1
         self._enter(card)
         self._wait(card, at, delay_seconds)
         return True
@@ -323,4 +323,5 @@ class Shelf(Generic[T]):
 
     def _remove(self, card: Card[T]) -> None:
         self._leave(card)
+        self._kinds[card.kind].kept -= 1
         del self._cards[card.id]
