@@ -1,0 +1,1 @@
+"""What verl's and TRL's own code makes of a few batches, and the script that asked them."""
