@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from quintain.cli.exits import DONE, FAILED, Usage
-from quintain.cli.options import choosing
+from quintain.cli.options import basing, choosing, pair_of
 from quintain.cli.output import plain, say_json
 from quintain.cli.wire import Choice, Endpoint, default_sandboxes, open_policy, open_tasks
 
@@ -39,8 +39,7 @@ STEPS = ("schema", "static", "spec", "leaks", "duplicates", "oracle", "null", "c
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page for people.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each task.")
 @click.option("--against", multiple=True, metavar="TASKS", help="Held-out tasks that none may be near (repeatable).")
-@click.option("--base", "bases", multiple=True, metavar="REF=IMAGE",
-              help="What to take for a registry's image, as in ubuntu:24.04=host; *=host for any (repeatable).")
+@basing
 @click.option("--policy", metavar="NAME", help="Who tries the tasks, to see how hard they are; as for `quintain run`.")
 @click.option("--base-url", metavar="URL", help="Where the model of an openai: policy answers.")
 @click.option("--fix", is_flag=True, help="Propose repairs, each accepted with one key; needs --out.")
@@ -72,8 +71,6 @@ def command(
     if not chosen.ids:
         raise Usage(f"no task of {tasks} was chosen: look at --include, --exclude and --take")
     held = [(name, open_tasks(name, Choice())) for name in against]
-    from quintain.cli.tasks import pair_of
-
     replaced = dict(pair_of(base) for base in bases)
     work = _Work(chosen, only=only, quick=quick, out=out, as_json=as_json, sandboxes=sandboxes or default_sandboxes(),
                  held=held, bases=replaced)
@@ -235,8 +232,7 @@ def _write(out: Path, admissions: Sequence[Admission], title: str) -> None:
 @asynccontextmanager
 async def open_site(*, sandboxes: int, bases: dict[str, str]) -> AsyncIterator[Site]:
     """Where answers are tried on this host. Raises HostCannot where there are no sandboxes."""
-    from quintain.cli.tasks import cache_folder
-    from quintain.cli.wire import open_backend
+    from quintain.cli.wire import cache_folder, open_backend
     from quintain.curate import Site
     from quintain.grade import World
     from quintain.sandbox import NativeBackend

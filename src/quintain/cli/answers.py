@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import re
+import shlex
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 
 from quintain.policy import Draft
-from quintain.tasks import Item
+from quintain.tasks import Item, ScriptSuite
 from quintain.types import CLASS_OF, FaultKind, TaskError
 
 Tree = Mapping[str, bytes]
 
+#: The kind of work that is done in a shell.
+SHELL = "shell"
 #: What feedback can name of a wrong answer: any failure of the policy's, or that it is not solved.
 WRONG = (*(kind.value for kind, letter in CLASS_OF.items() if letter in "ABCDEF"), "unsolved")
 
@@ -19,6 +24,8 @@ def oracle_reply(item: Item) -> str:
     """The reply that must solve the task. Raises TaskError for a task without an oracle."""
     if item.exam.oracle is None:
         raise TaskError(f"task {item.task.id} has no oracle answer: add oracle/ to it, or use another policy")
+    if item.task.kind == SHELL:
+        return commanded(item.exam.oracle, item, oracle=True)
     return reply_of(item.exam.oracle, item)
 
 
@@ -30,12 +37,16 @@ def null_reply(item: Item) -> str:
 def null_replies(item: Item) -> tuple[str, ...]:
     """The replies that must not solve the task; for a task that names none, an empty file."""
     trees: tuple[Tree, ...] = item.exam.null or ({item.task.entry.path: b""},)
+    if item.task.kind == SHELL:
+        return tuple(commanded(tree, item) for tree in trees)
     return tuple(reply_of(tree, item) for tree in trees)
 
 
 def repairs(item: Item) -> tuple[Draft, ...]:
     """Drafts on the way from wrong to right: one that does not build (where we know how), one that is wrong, one that
     is right. Each is given up for what feedback would tell of it. Raises TaskError for a task without an oracle."""
+    if item.task.kind == SHELL:
+        return (Draft(reply=oracle_reply(item)),)  # nobody tells a shell what is wrong before it hands in
     right, wrong = Draft(reply=oracle_reply(item)), Draft(reply=null_reply(item), flaws=WRONG)
     path, language = item.task.entry.path, item.task.entry.language
     source = (item.exam.oracle or {}).get(path)
@@ -70,6 +81,50 @@ def reply_of(tree: Tree, item: Item) -> str:
         info = tag if alone else f'{tag} title="{path}"'
         blocks.append(f"{fence}{info}\n{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{fence}\n")
     return "\n".join(blocks)
+
+
+def commanded(tree: Tree, item: Item, *, oracle: bool = False) -> str:
+    """An answer that is a script as one command that lays it below /solution, runs it and hands in: of a task in steps
+    one script after the other, each in its folder. Its files travel in base64, so any bytes do.
+
+    Raises TaskError for a tree without the task's entry, and where the oracle's environment needs a value.
+    """
+    suite = item.exam.hidden
+    steps = [step.name for step in suite.steps] if isinstance(suite, ScriptSuite) else []
+    lines = _exports(suite.oracle_env if oracle and isinstance(suite, ScriptSuite) else {}, item)
+    lines.append("home=$PWD")
+    for name in steps or [""]:
+        own = {path.removeprefix(f"{name}/"): content for path, content in tree.items() if path.startswith(f"{name}/")}
+        lines += _laid(own or tree if name else tree, item)
+    command = "\n".join(lines)
+    return f"```bash\n{command}\n```\nSUBMIT\n"
+
+
+def _laid(files: Tree, item: Item) -> list[str]:
+    entry = item.task.entry.path
+    if entry not in files:
+        raise TaskError(f"task {item.task.id}: expected {entry} in its answer, found {', '.join(files) or 'none'}")
+    lines = ["rm -rf /solution"]
+    for path, content in sorted(files.items()):
+        place = shlex.quote(f"/solution/{path}")
+        folder = shlex.quote(str(PurePosixPath("/solution", path).parent))
+        packed = base64.encodebytes(content).decode()
+        lines.append(f"mkdir -p {folder} && base64 -d > {place} <<'END'\n{packed}END")
+    start = shlex.quote(f"/solution/{entry}")
+    runs = f"chmod +x {start} && {start}" if files[entry].startswith(b"#!") else f"bash {start}"
+    return [*lines, f"cd \"$home\" && {runs}"]
+
+
+def _exports(env: Mapping[str, str], item: Item) -> list[str]:
+    """The oracle's environment. What the house would have to be asked for is refused: a reply has no house."""
+    lines = []
+    for name, value in env.items():
+        if needed := re.search(r"\$\{[A-Za-z_]\w*\}", value):
+            raise TaskError(f"task {item.task.id}: its oracle's environment needs a value for {needed[0]}, which a "
+                            "reply cannot have: quintain tasks check", kind=FaultKind.TASK_ENVIRONMENT)
+        plain = re.sub(r"\$\{[A-Za-z_]\w*:-([^}]*)\}", r"\1", value)
+        lines.append(f"export {name}={shlex.quote(plain)}")
+    return lines
 
 
 def _suffix(path: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from quintain.cli.exits import Usage
 from quintain.cli.wire import Choice
 
 
@@ -33,3 +34,18 @@ def choosing(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(options):
         chosen = option(chosen)
     return chosen
+
+
+#: What to take for the images of a registry, which cannot be fetched here; the command gets it as `bases`.
+basing = click.option(
+    "--base", "bases", multiple=True, metavar="REF=IMAGE",
+    help="What to take for a registry's image, as in ubuntu:24.04=host; *=host for any (repeatable).",
+)
+
+
+def pair_of(base: str) -> tuple[str, str]:
+    """What one `--base` says. Raises Usage."""
+    name, equals, image = base.rpartition("=")
+    if not (name and equals and image):
+        raise Usage(f"expected --base REF=IMAGE, as in --base ubuntu:24.04=host, found {base!r}")
+    return name, image

@@ -7,6 +7,8 @@ import shlex
 import signal
 import sys
 import time
+from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,12 +16,13 @@ import click
 import msgspec
 
 from quintain import __version__
+from quintain.cli.curriculum import Lessons, Plan, place_of, played
 from quintain.cli.exits import DONE, FAILED, INTERRUPTED, Failed, Usage
 from quintain.cli.live import Pulse, Screen, clock
-from quintain.cli.options import choosing
+from quintain.cli.options import basing, choosing, pair_of
 from quintain.cli.output import console, plain, say_json
 from quintain.cli.tally import Counts
-from quintain.cli.tending import tended
+from quintain.cli.tending import Tended, tended
 from quintain.cli.wire import (
     POLICIES,
     Choice,
@@ -32,7 +35,7 @@ from quintain.cli.wire import (
     open_tasks,
     pinned,
 )
-from quintain.rollout import Collector
+from quintain.rollout import Collector, Patience
 from quintain.store import Definition, Mode, Result, Run
 from quintain.types import Event, HouseError, content_digest
 
@@ -40,6 +43,10 @@ if TYPE_CHECKING:
     from quintain.policy import Policy
     from quintain.sandbox import Backend
     from quintain.tasks import Taskset
+
+
+#: Scripts that judge a task in its image may take ten minutes by their own word, and a command in a shell four.
+PATIENCE = Patience(run_seconds=600.0, grade_seconds=2_400.0)
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +86,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
               help="Go on with a run that was interrupted; it knows its tasks and its policy.")
 @click.option("--health", type=click.Path(path_type=Path, dir_okay=False), metavar="LEDGER",
               help="A health ledger: tasks that are not well leave the run (made where there is none).")
+@click.option("--curriculum", type=click.IntRange(min=1), metavar="STEPS",
+              help="Ask in so many steps, each of the tasks from which most can be learnt, not of all of them.")
+@click.option("--places", type=click.IntRange(min=1), metavar="K",
+              help="Tasks of one step [default: as many as fill the sandboxes].")
+@basing
 @click.option("--backend", default="native", show_default=True, help="What makes the sandboxes.")
 @click.option("--base-url", metavar="URL", help="Of the OpenAI-compatible endpoint; the key comes from OPENAI_API_KEY.")
 @click.option("--model", help="The model's name there, for --policy openai.")
@@ -88,13 +100,15 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 @click.pass_context
 def command(
     ctx: click.Context, tasks: str | None, policy: str | None, size: int, sandboxes: int, seed: int, choice: Choice,
-    out: Path | None, resume: Path | None, health: Path | None, backend: str, base_url: str | None, model: str | None,
+    out: Path | None, resume: Path | None, health: Path | None, curriculum: int | None,
+    places: int | None, bases: tuple[str, ...], backend: str, base_url: str | None, model: str | None,
     temperature: float | None, max_tokens: int | None, as_json: bool,
 ) -> None:
     """Let a policy attempt TASKS in sandboxes, and keep what happened in a run folder.
 
-    TASKS is a set by name (humaneval, mbpp, quixbugs, …) or the path of a task, of a folder of tasks, or of a file.
-    Progress goes to stderr. Ctrl-C ends a run cleanly, and --resume goes on with it.
+    TASKS is a set by name (humaneval, mbpp, quixbugs, …) or the path of a task, of a folder of tasks, or of a file;
+    Harbor directories are played in a shell, turn by turn. Progress goes to stderr. Ctrl-C ends a run cleanly, and
+    --resume goes on with it.
 
     Exit codes: 0 done (solved or not), 1 the house or a task failed somewhere, 2 wrong usage, 3 this host has no
     sandboxes, 130 interrupted.
@@ -104,6 +118,8 @@ def command(
       quintain run humaneval --policy oracle --take 10
       quintain run mytasks --policy openai:MODEL --base-url http://localhost:8000/v1 -n 8 --sandboxes 32
       quintain run humaneval --policy null --json --out runs/null
+      quintain run harbor-tasks --policy openai:MODEL --base-url http://localhost:8000/v1 --base '*=host'
+      quintain run humaneval --policy openai:MODEL --base-url http://localhost:8000/v1 -n 8 --curriculum 100
       quintain run --resume runs/null
     """
     if resume is not None:
@@ -120,6 +136,8 @@ def command(
         chosen = open_tasks(tasks, choice)
         if not chosen.ids:
             raise Usage(f"no task of {tasks} was chosen: look at --include, --exclude and --take")
+        if places is not None and curriculum is None:
+            raise Usage("--places is the size of a step: expected --curriculum STEPS with it")
         endpoint = Endpoint(base_url=base_url, model=model, temperature=temperature, max_tokens=max_tokens)
         asked = Definition(
             taskset=pinned(tasks), policy=pinned(policy), size=size, seed=seed, sandboxes=sandboxes, backend=backend,
@@ -127,6 +145,9 @@ def command(
             options={
                 "choice": _text(choice), "endpoint": _text(endpoint),
                 **({"health": str(health.resolve())} if health is not None else {}),
+                **({"curriculum": _text(Plan.of(
+                    curriculum, places, sandboxes=sandboxes, size=size, tasks=len(chosen)))} if curriculum else {}),
+                **({"bases": msgspec.json.encode(dict(map(pair_of, bases))).decode()} if bases else {}),
             },
         )
         parts = Parts.of(asked, sandboxes)  # refuses what cannot be, before a folder is made
@@ -145,6 +166,7 @@ class Parts(NamedTuple):
     policy: Policy
     backend: Backend
     sandboxes: int
+    plan: Plan | None
 
     @classmethod
     def of(cls, asked: Definition, sandboxes: int) -> Parts:
@@ -153,7 +175,12 @@ class Parts(NamedTuple):
         endpoint = msgspec.json.decode(asked.options.get("endpoint", "{}"), type=Endpoint)
         tasks = open_tasks(asked.taskset, choice)
         policy = open_policy(asked.policy, tasks, endpoint, connections=sandboxes)
-        return cls(tasks, policy, open_backend(asked.backend), sandboxes)
+        plan = msgspec.json.decode(asked.options["curriculum"], type=Plan) if "curriculum" in asked.options else None
+        return cls(tasks, policy, open_backend(asked.backend), sandboxes, plan)
+
+    def groups(self) -> int:
+        """How many groups are to be played."""
+        return self.plan.steps * self.plan.places if self.plan is not None else len(self.tasks)
 
 
 def _given(ctx: click.Context, name: str) -> bool:
@@ -167,7 +194,7 @@ def _refuse_with_resume(ctx: click.Context) -> None:
         raise Usage(f"--resume goes on with what the run was asked: it cannot be given with {', '.join(extra)}")
 
 
-def _text(value: Choice | Endpoint) -> str:
+def _text(value: Choice | Endpoint | Plan) -> str:
     return msgspec.json.encode(value).decode()
 
 
@@ -177,7 +204,7 @@ def _play(run: Run, parts: Parts) -> Summary:
     if content_digest(parts.tasks.ids) != asked.taskset_digest:
         raise Failed(f"{asked.taskset} no longer holds the tasks that run {run.path} began with: start a new run")
     began = time.monotonic()
-    pulse = Pulse(len(parts.tasks) * asked.size, now=began)
+    pulse = Pulse(parts.groups() * asked.size, now=began)
     for episode in run.journal.episodes():
         pulse.known(tuple(run.journal.read(episode)))
     skipped = Skipped()
@@ -219,8 +246,9 @@ async def _collect(run: Run, parts: Parts, pulse: Pulse, skipped: Skipped) -> No
 
         try:
             health = asked.options.get("health")
-            async with open_house(parts.backend) as environment, tended(
-                environment, parts.backend, parts.tasks, Path(health) if health else None, run=run.name,
+            bases = msgspec.json.decode(asked.options.get("bases", "{}"), type=dict[str, str])
+            async with open_house(parts.backend, bases=bases) as environment, tended(
+                environment, parts.backend, parts.tasks, Path(health) if health else None, run=run.name, bases=bases,
             ) as tending:
 
                 def see(event: Event) -> None:
@@ -229,14 +257,33 @@ async def _collect(run: Run, parts: Parts, pulse: Pulse, skipped: Skipped) -> No
 
                 collector = Collector(
                     tending.environment, run.journal.append, seed=asked.seed, concurrency=parts.sandboxes,
-                    past=run.journal.read, watch=see, admits=tending.admits,
+                    past=run.journal.read, watch=see, admits=tending.admits, patience=PATIENCE,
                 )
+                if parts.plan is not None:
+                    await _by_curriculum(run, parts, parts.plan, collector, tending, skipped, screen.beat)
+                    return
                 items = skipped.readable(parts.tasks)
                 async with collector.collecting(items, parts.policy, size=asked.size) as groups:
                     async for _ in groups:
                         screen.beat()
         finally:
             await parts.policy.aclose()
+
+
+async def _by_curriculum(
+    run: Run, parts: Parts, plan: Plan, collector: Collector, tending: Tended, skipped: Skipped,
+    beat: Callable[[], None],
+) -> None:
+    asked, lessons = run.definition, Lessons()
+    places = [place_of(item.task.id, item.task.kind) for item in skipped.readable(parts.tasks)]
+    groups = played(
+        collector, parts.tasks, parts.policy, plan, folder=run.path, size=asked.size, seed=asked.seed, places=places,
+        weight=tending.weight, beat=beat,
+    )
+    async with aclosing(groups):
+        async for group in groups:
+            lessons.take(group)
+    click.echo(str(lessons), err=True)
 
 
 def _resume_line(run: Run) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +12,9 @@ import msgspec
 from quintain.cli.convert import convert_tasks, diff_tasks
 from quintain.cli.exits import DONE, FAILED, Usage
 from quintain.cli.health import health_of_tasks, readmit_task, suspend_task
-from quintain.cli.options import choosing
+from quintain.cli.options import basing, choosing, pair_of
 from quintain.cli.output import console, one_line, plain, say_json
-from quintain.cli.wire import Choice, open_tasks
+from quintain.cli.wire import Choice, cache_folder, open_tasks
 from quintain.tasks import AnswerSuite, Exam, Item, StdioSuite, Suite, kind_of, known_sets, names_of, new_task
 from quintain.types import Task, TaskError
 
@@ -132,8 +131,7 @@ def show_task(tasks: str, id: str | None, data: str | None, with_exam: bool, as_
 @click.argument("tasks")
 @choosing
 @click.option("--sandboxes", type=click.IntRange(min=1), default=2, show_default=True, help="How many at once.")
-@click.option("--base", "bases", multiple=True, metavar="REF=IMAGE",
-              help="What to take for a registry's image, as in ubuntu:24.04=host; *=host for any (repeatable).")
+@basing
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each line, the sum last.")
 @click.pass_context
 def check_tasks(
@@ -170,17 +168,6 @@ def check_tasks(
     else:
         click.echo(f"{sum(counts.values())} task(s): " + ", ".join(f"{n} {fit.value}" for fit, n in counts.items()))
     ctx.exit(FAILED if counts[Fit.UNFIT] else DONE)
-
-
-def pair_of(base: str) -> tuple[str, str]:
-    name, equals, image = base.rpartition("=")
-    if not (name and equals and image):
-        raise Usage(f"expected --base REF=IMAGE, as in --base ubuntu:24.04=host, found {base!r}")
-    return name, image
-
-
-def cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "quintain"
 
 
 def _reasons(reasons: tuple[str, ...]) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 import msgspec
@@ -21,7 +21,7 @@ from quintain.types import Message, Opened, Sampled, TaskError, Turn
 if TYPE_CHECKING:
     from quintain.env import Environment
     from quintain.policy import Policy
-    from quintain.sandbox import Backend
+    from quintain.sandbox import Backend, Snapshots
 
 POLICIES = "oracle, null, repair, openai:MODEL, replay:RUN, or MODULE:ATTRIBUTE"
 
@@ -89,19 +89,28 @@ class Skipped:
                 yield item
 
 
+def cache_folder() -> Path:
+    """Where what can be made again is kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "quintain"
+
+
 @asynccontextmanager
-async def open_house(backend: Backend) -> AsyncIterator[Environment]:
+async def open_house(backend: Backend, *, bases: Mapping[str, str] | None = None) -> AsyncIterator[Environment]:
     """Where work of every kind is run and judged, in sandboxes of this backend; closes the backend too. All detectors
-    look at it, ours and those that installed packages offer. Verdicts that a sick verifier gave are named on stderr at
-    the end."""
-    from quintain.env import CodeEnvironment
+    look at code, ours and those that installed packages offer. `bases`: see `quintain.grade.World`. Verdicts that a
+    sick verifier gave are named on stderr at the end."""
+    from quintain.env import ByKind, CodeEnvironment, ShellEnvironment
     from quintain.grade import Health, Oracle
     from quintain.guard import open_detectors
 
     oracle = Oracle(backend)
+    images = images_backend(backend)
     try:
         health = Health(oracle)
-        environment = CodeEnvironment(backend, oracle=oracle, health=health, detectors=open_detectors())
+        environment = ByKind([
+            CodeEnvironment(backend, oracle=oracle, health=health, detectors=open_detectors()),
+            ShellEnvironment(images, cache=cache_folder(), bases=bases),
+        ])
         try:
             yield environment
             for void in await health.settle():
@@ -109,7 +118,17 @@ async def open_house(backend: Backend) -> AsyncIterator[Environment]:
         finally:
             await environment.aclose()
     finally:
+        if images is not backend:
+            await images.aclose()
         await backend.aclose()
+
+
+def images_backend(backend: Backend) -> Snapshots:
+    """For tasks that bring their image along: of ours one without warm interpreters, which are the host's own; any
+    other as it is (where it keeps no files, such tasks are refused as they come). It starts nothing before its use."""
+    from quintain.sandbox import NativeBackend
+
+    return NativeBackend() if isinstance(backend, NativeBackend) else cast("Snapshots", backend)
 
 
 def open_backend(name: str) -> Backend:

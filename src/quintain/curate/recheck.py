@@ -11,12 +11,15 @@ from quintain.curate.chart import Run
 from quintain.curate.ledger import HealthLedger
 from quintain.curate.rules import Trouble, recheck_due
 from quintain.curate.sighting import control_run
+from quintain.curate.site import Site
 from quintain.curate.standing import State, Why
 from quintain.curate.watch import HealthWatch
 from quintain.grade import Oracle, headline, verifier_build
 from quintain.tasks import Item
 from quintain.types import FaultKind, HouseError, Program, TaskError, Verdict
 
+#: Who judges the author's answer: an oracle, or a site, which has a judge for every kind of suite.
+Judge = Oracle | Site
 #: What a good look lifts: troubles that may have been the verifier's or the house's, or that another policy may end.
 #: A flaky test, a gap and tampering are mended by another version, or lifted by hand.
 LIFTED = frozenset({
@@ -24,7 +27,7 @@ LIFTED = frozenset({
 })
 
 
-async def control(oracle: Oracle, item: Item, *, seed: int) -> Run | None:
+async def control(oracle: Judge, item: Item, *, seed: int) -> Run | None:
     """One run of the hidden suite on the author's answer; `None` where the house or the task failed, so that it says
     nothing of a test. Raises ValueError for an item without an author's answer."""
     if item.exam.oracle is None:
@@ -37,7 +40,7 @@ async def control(oracle: Oracle, item: Item, *, seed: int) -> Run | None:
 
 
 async def attend(
-    watch: HealthWatch, oracle: Oracle, item_of: Callable[[str], Item], *, seed: int = 0, pause_seconds: float = 0.2,
+    watch: HealthWatch, oracle: Judge, item_of: Callable[[str], Item], *, seed: int = 0, pause_seconds: float = 0.2,
 ) -> None:
     """For ever: ask the author's answer of each task that is in doubt, once a round. Run it beside a collection, as a
     child of a TaskGroup that you cancel; it holds two sandboxes at most and nothing while there is no doubt."""
@@ -54,11 +57,12 @@ async def attend(
         await asyncio.sleep(0 if judged else pause_seconds)
 
 
-async def recheck(oracle: Oracle, item: Item, *, runs: int = 3, seed: int = 0) -> Trouble | None:
+async def recheck(oracle: Judge, item: Item, *, runs: int = 3, seed: int = 0) -> Trouble | None:
     """Whether a task is still fit: the author's answer is solved and no null answer is. An answer of the author's that
     fails once is asked twice more; only what fails in most of three is ORACLE_FAILED, the rest is FLAKY.
 
-    Raises HouseError where the house could not judge it: then nothing is known, and nothing is to be concluded.
+    Raises HouseError, and TaskError of a site, where it could not be judged: then nothing is known, and nothing is to
+    be concluded.
     """
     if item.exam.oracle is not None:
         for nth in range(runs):
@@ -80,7 +84,7 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def review(
-    ledger: HealthLedger, oracle: Oracle, items: Iterable[Item], *, now_unix_seconds: float, runs: int = 3,
+    ledger: HealthLedger, oracle: Judge, items: Iterable[Item], *, now_unix_seconds: float, runs: int = 3,
     by: str = "", seed: int = 0,
 ) -> Sequence[Looked]:
     """Look again at those of `items` that are due (a week, or another verifier): what is not fit is suspended, what was
@@ -97,7 +101,7 @@ async def review(
         task = item.task.id
         try:
             wrong = await recheck(oracle, item, runs=runs, seed=seed)
-        except HouseError as error:
+        except (HouseError, TaskError) as error:
             found.append(Looked(task=task, trouble=f"not judged: {error}"))
             continue
         moved = None
@@ -110,7 +114,7 @@ async def review(
     return found
 
 
-async def _oracle_failed(oracle: Oracle, item: Item, verdict: Verdict, *, seed: int) -> Trouble:
+async def _oracle_failed(oracle: Judge, item: Item, verdict: Verdict, *, seed: int) -> Trouble:
     again = [await _certain(oracle, item, item.exam.oracle or {}, seed=seed + nth) for nth in range(2)]
     failed = [one for one in (verdict, *again) if not one.solved]
     tests = tuple(sorted({test.id for one in failed for test in one.tests if test.fault is not None}))
@@ -119,14 +123,16 @@ async def _oracle_failed(oracle: Oracle, item: Item, verdict: Verdict, *, seed: 
     return Trouble(why=why, tests=tests, evidence=told)
 
 
-async def _certain(oracle: Oracle, item: Item, files: dict[str, bytes], *, seed: int) -> Verdict:
+async def _certain(oracle: Judge, item: Item, files: dict[str, bytes], *, seed: int) -> Verdict:
     verdict = await _judged(oracle, item, files, seed=seed)
     if control_run(verdict) is None:
         raise HouseError(FaultKind.VERIFIER_ERROR, f"task {item.task.id} was not judged: {headline(verdict)}")
     return verdict
 
 
-async def _judged(oracle: Oracle, item: Item, files: dict[str, bytes], *, seed: int) -> Verdict:
+async def _judged(oracle: Judge, item: Item, files: dict[str, bytes], *, seed: int) -> Verdict:
+    if isinstance(oracle, Site):
+        return await oracle.verdict(item, files, seed=seed, confirm=True, oracle=files == item.exam.oracle)
     limits = item.task.limits
     return await oracle.grade(
         item.exam.hidden, Program(files={**item.task.files, **files}), image=item.task.image, seed=seed,
