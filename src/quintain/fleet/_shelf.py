@@ -12,6 +12,7 @@ between them, and never by what comes after that. Between kinds, the one with fe
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic
@@ -164,12 +165,13 @@ class Shelf(Generic[T]):
         self._remove(card)
         return True
 
-    def drain(self, *, kind: str | None = None) -> list[Card[T]]:
-        """Take out everything that waits (of a kind); what is leased or dead stays."""
-        found = [
+    def drain(self, *, kind: str | None = None, most: int | None = None) -> list[Card[T]]:
+        """Take out everything that waits (of a kind), or `most` of it; what is leased or dead stays."""
+        waiting = (
             card for card in self._cards.values()
             if card.place in (Place.READY, Place.DELAYED) and kind in (None, card.kind)
-        ]
+        )
+        found = list(itertools.islice(waiting, most))
         for card in found:
             self._remove(card)
         return found
@@ -180,6 +182,18 @@ class Shelf(Generic[T]):
 
     def resume(self, kind: str) -> None:
         self._kind(kind).stopped = False
+
+    def kinds(self) -> Collection[str]:
+        """The kinds that were seen."""
+        return self._kinds.keys()
+
+    def is_stopped(self, kind: str) -> bool:
+        return self._kind(kind).stopped
+
+    def oldest(self, kind: str) -> float | None:
+        """Since when the first ready item of a kind waits, in the order of handing out; None where none is ready."""
+        found = self._kind(kind)
+        return self._head(found).put_seconds if found.ready else None
 
     def peek(self, *, at: float, place: Place = Place.READY, most: int = 20) -> list[Card[T]]:
         """The first items of a place: ready ones in their order, others in the order of when they will leave it."""

@@ -77,9 +77,9 @@ class Queue(Protocol):
 
     A lease lasts `terms.lease_seconds` from when it is given or extended; then the job is handed out again, after
     `terms.deliveries` deliveries it is dead. `ack`, `nack`, `dead` and `extend` are fenced: they do nothing for a lease
-    that was lost meanwhile, and return those that still stood. Between kinds, the one with the fewest leases out is
-    next; in a kind, the job of least `terms.rank`. Everything is safe to call from several tasks of one event loop;
-    every process opens its own. Raises HouseError(STORE_ERROR) where the queue cannot be reached or read.
+    that was lost meanwhile, and return those that still stood. Kinds share what is handed out, so that none waits
+    behind another's flood; in a kind, the job of least `terms.rank` is next. Several tasks of one event loop may use
+    one; every process opens its own. Raises HouseError(STORE_ERROR) where the queue cannot be reached or read.
     """
 
     @property

@@ -16,9 +16,11 @@ from quintain.testing.fakes import (
 from quintain.testing.faulty import Blow, FaultyBackend, Planned
 from quintain.testing.graders import check_grader
 from quintain.testing.process_backend import ProcessBackend
+from quintain.testing.queues import QUEUE_CHECKS, QueueOpener, check_queue
 
 __all__ = [
     "Blow", "Corpus", "Defect", "FakeEnvironment", "Family", "FaultyBackend", "FlakyBackend", "FlakyPolicy", "Hack",
-    "Plan", "Planned", "ProcessBackend", "Specimen", "Trial", "check_detector", "check_grader", "detector_item",
-    "fail_first", "fail_sometimes", "fake_item", "never", "read_corpus", "specimens",
+    "Plan", "Planned", "ProcessBackend", "QUEUE_CHECKS", "QueueOpener", "Specimen", "Trial", "check_detector",
+    "check_grader", "check_queue", "detector_item", "fail_first", "fail_sometimes", "fake_item", "never", "read_corpus",
+    "specimens",
 ]
