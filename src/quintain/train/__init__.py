@@ -12,14 +12,20 @@ from quintain.train.advantage import (
     spread,
     whiten,
 )
+from quintain.train.control import Control, controlled, with_control
+from quintain.train.credit import by_batch, by_episode, by_state, by_turn, with_rewards
+from quintain.train.drift import Drift, DriftBounds, DriftMonitor, drift_of, drift_of_rows
 from quintain.train.filter import Filter, Sifted, Why, age_of, sift, useful
+from quintain.train.health import Alarm, Bounds, Illness, Reading, Share, alarms, contributions
 from quintain.train.importance import Level, masked_weights, truncated_weights
 from quintain.train.loss import Aggregation, aggregate, cispo, clip_fraction, gspo, kl_k1, kl_k2, kl_k3, ppo_clip
 from quintain.train.trajectory import Span, Trajectory, rows_of, states_of, trajectory_of
 
 __all__ = [
-    "Aggregation", "Filter", "Level", "Sifted", "Span", "Step", "Trajectory", "Why", "age_of", "aggregate", "cispo",
-    "clip_fraction", "discounted", "dr_grpo", "gdpo", "gigpo", "grpo", "gspo", "kl_k1", "kl_k2", "kl_k3",
-    "masked_weights", "ppo_clip", "reinforce_plus_plus", "rloo", "rows_of", "sift", "spread", "states_of",
-    "trajectory_of", "truncated_weights", "useful", "whiten",
+    "Aggregation", "Alarm", "Bounds", "Control", "Drift", "DriftBounds", "DriftMonitor", "Filter", "Illness",
+    "Level", "Reading", "Share", "Sifted", "Span", "Step", "Trajectory", "Why", "age_of", "aggregate", "alarms",
+    "by_batch", "by_episode", "by_state", "by_turn", "cispo", "clip_fraction", "contributions", "controlled",
+    "discounted", "dr_grpo", "drift_of", "drift_of_rows", "gdpo", "gigpo", "grpo", "gspo", "kl_k1", "kl_k2",
+    "kl_k3", "masked_weights", "ppo_clip", "reinforce_plus_plus", "rloo", "rows_of", "sift", "spread", "states_of",
+    "trajectory_of", "truncated_weights", "useful", "whiten", "with_control", "with_rewards",
 ]
