@@ -1,12 +1,13 @@
 """Who answers."""
 
 from quintain.policy.base import Policy
+from quintain.policy.local import LocalPolicy, LocalSampling
 from quintain.policy.openai import OpenAIPolicy, Retries, Sampling, Timeouts
 from quintain.policy.repairing import Draft, RepairingPolicy
 from quintain.policy.replayed import ReplayedPolicy
 from quintain.policy.scripted import AnswerPolicy, FunctionPolicy, ScriptedPolicy, turn_of
 
 __all__ = [
-    "AnswerPolicy", "Draft", "FunctionPolicy", "OpenAIPolicy", "Policy", "RepairingPolicy", "ReplayedPolicy", "Retries",
-    "Sampling", "ScriptedPolicy", "Timeouts", "turn_of",
+    "AnswerPolicy", "Draft", "FunctionPolicy", "LocalPolicy", "LocalSampling", "OpenAIPolicy", "Policy",
+    "RepairingPolicy", "ReplayedPolicy", "Retries", "Sampling", "ScriptedPolicy", "Timeouts", "turn_of",
 ]
