@@ -4,13 +4,11 @@ from quintain.fleet._card import Card, Count, Full, Gone, Lease, Place, Terms
 from quintain.fleet._shelf import Shelf
 from quintain.fleet.base import BODY_BYTES, Job, Kept, Line, Queue, Stats
 from quintain.fleet.memory import MemoryQueue
-from quintain.fleet.plan import Planner
-from quintain.fleet.plan_party import Share
-from quintain.fleet.plan_words import Ask, Fairness, Placement, Room, Why
+from quintain.fleet.nats import NatsQueue
+from quintain.fleet.server import NatsServer, nats_server, serve_nats
 from quintain.fleet.sqlite import SqliteQueue
 
 __all__ = [
-    "Ask", "BODY_BYTES", "Card", "Count", "Fairness", "Full", "Gone", "Job", "Kept", "Lease", "Line",
-    "MemoryQueue", "Place", "Placement", "Planner", "Queue", "Room", "Share", "Shelf", "SqliteQueue", "Stats",
-    "Terms", "Why",
+    "BODY_BYTES", "Card", "Count", "Full", "Gone", "Job", "Kept", "Lease", "Line", "MemoryQueue", "NatsQueue",
+    "NatsServer", "Place", "Queue", "Shelf", "SqliteQueue", "Stats", "Terms", "nats_server", "serve_nats",
 ]
