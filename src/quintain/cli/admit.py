@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Files = Mapping[str, bytes]
 
+REPORT = "report.json"
 STEPS = ("schema", "static", "spec", "leaks", "duplicates", "oracle", "null", "cost", "tolerance", "strength",
          "battery", "difficulty")
 
@@ -154,18 +155,18 @@ class _Work:
                 continue  # it could not be read
             item = self._tasks[admission.task]
             before = item.task.version
-            repairs = await propose(item, admission, site, pins=_versions())
+            repairs = await propose(item, admission, site, pins=versions())
             for repair in repairs:
                 click.echo(f"{plain(admission.task)}: {plain(repair.text)}", err=True)
                 if yes or await asyncio.to_thread(_accepted):
-                    item = _applied(repair, item)
+                    item = applied(repair, item)
             if item.task.version != before:
                 repaired.append(item)
         if not repaired or self._out is None:
             click.echo("no task was repaired", err=True)
             return
         place = self._out / "repaired"
-        for line in _written(repaired, place):
+        for line in written(repaired, place):
             click.echo(f"not said in its form: {plain(line)}", err=True)
         click.echo(f"wrote {len(repaired)} repaired task(s) to {place}; try: quintain admit {place}", err=True)
 
@@ -191,7 +192,8 @@ def _accepted() -> bool:
     return key.lower() == "y"
 
 
-def _applied(repair: Repair, item: Item) -> Item:
+def applied(repair: Repair, item: Item) -> Item:
+    """The repaired task; as it was, with a word of why, where nothing is left to repair."""
     try:
         return repair.apply(item)
     except ValueError as error:
@@ -199,7 +201,7 @@ def _applied(repair: Repair, item: Item) -> Item:
         return item
 
 
-def _written(items: Sequence[Item], place: Path) -> tuple[str, ...]:
+def written(items: Sequence[Item], place: Path) -> tuple[str, ...]:
     """Each in the form that it came in, ours where that is not known."""
     from quintain.tasks import ScriptSuite, write_taskset
 
@@ -214,7 +216,7 @@ def _written(items: Sequence[Item], place: Path) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     """The versions of what is installed here, by name: what installs are pinned to."""
     return {found.metadata["Name"]: found.version for found in distributions() if found.metadata["Name"]}
 
@@ -225,7 +227,7 @@ def _write(out: Path, admissions: Sequence[Admission], title: str) -> None:
     from quintain.curate import page_of
 
     out.mkdir(parents=True, exist_ok=True)
-    (out / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(list(admissions))))
+    (out / REPORT).write_bytes(msgspec.json.format(msgspec.json.encode(list(admissions))))
     (out / "report.html").write_text(page_of(admissions, title=f"Admission of {title}"))
 
 

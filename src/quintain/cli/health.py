@@ -102,7 +102,7 @@ def suspend_task(ledger: Path, task: str, evidence: str, for_good: bool) -> None
       quintain tasks suspend health.jsonl HumanEval/3 --why "a copy of HumanEval/2" --for-good
     """
     to = State.RETIRED if for_good else State.SUSPENDED
-    _say(_ledger(ledger).move(task, to, Why.BY_HAND, evidence=evidence, by=getpass.getuser()))
+    _say(opened_ledger(ledger).move(task, to, Why.BY_HAND, evidence=evidence, by=getpass.getuser()))
 
 
 @click.command("readmit", short_help="Let a suspended task back on probation by hand.")
@@ -116,13 +116,13 @@ def readmit_task(ledger: Path, task: str, evidence: str) -> None:
     Examples:
       quintain tasks readmit health.jsonl HumanEval/3 --why "the sandbox host was at fault"
     """
-    _say(_ledger(ledger).move(task, State.PROBATION, Why.BY_HAND, evidence=evidence, by=getpass.getuser()))
+    _say(opened_ledger(ledger).move(task, State.PROBATION, Why.BY_HAND, evidence=evidence, by=getpass.getuser()))
 
 
 def _views(place: Path) -> Iterable[HealthView]:
     file = place / HEALTH_FILE if place.is_dir() else place
     if file.exists():
-        for standing in sorted(_ledger(file).standings.values(), key=lambda one: one.task):
+        for standing in sorted(opened_ledger(file).standings.values(), key=lambda one: one.task):
             yield _view_of(standing)
         return
     with Run.open(place) as run:
@@ -188,7 +188,8 @@ def _tell(views: Iterable[HealthView]) -> None:
     click.echo(f"{count} task(s)")
 
 
-def _ledger(place: Path) -> HealthLedger:
+def opened_ledger(place: Path) -> HealthLedger:
+    """The ledger in a file or a folder. Raises Usage where there is none."""
     file = place / HEALTH_FILE if place.is_dir() else place
     if not file.is_file():
         raise Usage(f"expected a health ledger, found none at {file}: quintain run TASKS --policy P --health {file}")

@@ -14,6 +14,8 @@ from quintain.cli.exits import DONE, FAILED, Usage
 from quintain.cli.health import health_of_tasks, readmit_task, suspend_task
 from quintain.cli.options import basing, choosing, pair_of
 from quintain.cli.output import console, one_line, plain, say_json
+from quintain.cli.queue import review_tasks
+from quintain.cli.upkeep import recheck_tasks, refresh_tasks
 from quintain.cli.wire import Choice, cache_folder, open_tasks
 from quintain.tasks import AnswerSuite, Exam, Item, StdioSuite, Suite, kind_of, known_sets, names_of, new_task
 from quintain.types import Task, TaskError
@@ -65,6 +67,9 @@ command.add_command(diff_tasks)
 command.add_command(health_of_tasks)
 command.add_command(suspend_task)
 command.add_command(readmit_task)
+command.add_command(recheck_tasks)
+command.add_command(refresh_tasks)
+command.add_command(review_tasks)
 
 
 @command.command("list", short_help="List tasks, or the sets that have a name.")

@@ -15,6 +15,9 @@ from quintain.types import Built, Event, Graded, Opened, Program, TaskError
 
 #: A suite that loses its flaky tests must still notice this share of mutants.
 KILLS_AT_LEAST = 0.80
+#: From so many different solved attempts on they have a say in which new inputs are outside what the task asks for. One
+#: hack alone would veto every input that shows it.
+VOICES = 3
 #: The largest share of the cases that a task without examples of its own shows.
 VISIBLE_AT_MOST = 0.40
 
@@ -22,18 +25,22 @@ VISIBLE_AT_MOST = 0.40
 class Refreshed(msgspec.Struct, frozen=True, kw_only=True):
     """`whole` is the task with every case in its hidden suite, to be refreshed again next time; `item` is the task as
     it is asked, its cases dealt by `deal`. `added` are the new cases, `rescored` what the new suite says of attempts
-    that the old one called solved; `None` where there were none."""
+    that the old one called solved; `None` where there were none. `doubtful` counts inputs on which most of the solved
+    attempts contradict the author's answer: they are not admitted."""
 
     whole: Item
     item: Item
     deal: Deal
     added: tuple[str, ...] = ()
+    doubtful: int = 0
     rescored: Rescore | None = None
 
     @property
     def alarm(self) -> bool:
-        """Whether so many solved attempts are lost that it must not be adopted before somebody has looked."""
-        return self.rescored is not None and self.rescored.alarm
+        """Whether so many solved attempts are lost, or contradict the author's answer on every new input, that it must
+        not be adopted before somebody has looked."""
+        against = self.doubtful > 0 and not self.added
+        return against or (self.rescored is not None and self.rescored.alarm)
 
 
 async def refresh(
@@ -49,10 +56,13 @@ async def refresh(
     known = {case.id for case in cases_of(suite)}
     entry = whole.task.entry
     can_grow = isinstance(suite, PythonSuite) and entry.language == "python" and entry.name and whole.exam.oracle
+    doubtful = 0
     if grown and can_grow and isinstance(suite, PythonSuite):
+        others = _distinct(solved)
         growth = await grow(
-            backend, whole, seed=seed, count=count, passing=_distinct(solved), oracle=oracle,
+            backend, whole, seed=seed, count=count, passing=others if len(others) >= VOICES else (), oracle=oracle,
         )
+        doubtful = len(growth.doubtful)
         if growth.suite is not None and known.isdisjoint(case.id for case in cases_of(growth.suite)):
             suite = grown_suite(suite, growth)
             whole = with_hidden(whole, suite)
@@ -69,20 +79,24 @@ async def refresh(
         oracle, solved, item.exam.hidden, image=item.task.image,
         limits=limits.command.within(limits.turn).within(limits.episode),
     ) if solved else None
-    return Refreshed(whole=whole, item=item, deal=dealt, added=added, rescored=rescored)
+    return Refreshed(whole=whole, item=item, deal=dealt, added=added, doubtful=doubtful, rescored=rescored)
 
 
 def adopt(ledger: HealthLedger, refreshed: Refreshed, *, by: str = "") -> None:
     """Let the new version take the old one's place, on probation. Raises TaskError at an alarm."""
-    if refreshed.alarm and refreshed.rescored is not None:
-        lost, judged = len(refreshed.rescored.lost), refreshed.rescored.judged
-        raise TaskError(
-            f"task {refreshed.item.task.id}: {lost} of {judged} solved attempts are not solved by version "
-            f"{refreshed.item.task.version[:12]}: either they were hacks or its tests are wrong; look at "
-            f"{', '.join(refreshed.rescored.lost[:3])}",
-        )
+    if refreshed.alarm:
+        raise TaskError(f"task {refreshed.item.task.id}: {_why(refreshed)}")
     told = f"refreshed: {len(refreshed.added)} cases added, dealt for the {refreshed.deal.epoch + 1}. time"
     ledger.admit([refreshed.item.task], evidence=told, by=by)
+
+
+def _why(refreshed: Refreshed) -> str:
+    if refreshed.rescored is None or not refreshed.rescored.alarm:
+        return (f"most of its solved attempts contradict the author's answer on each of {refreshed.doubtful} new "
+                "inputs: either they are hacks or the answer is wrong")
+    lost, judged = refreshed.rescored.lost, refreshed.rescored.judged
+    return (f"{len(lost)} of {judged} solved attempts are not solved by version {refreshed.item.task.version[:12]}: "
+            f"either they were hacks or its tests are wrong; look at {', '.join(lost[:3])}")
 
 
 async def lighten(oracle: Oracle, item: Item, tests: Iterable[str], *, at_least: float = KILLS_AT_LEAST) -> Item | None:
