@@ -19,13 +19,18 @@ from quintain.train.filter import Filter, Sifted, Why, age_of, sift, useful
 from quintain.train.health import Alarm, Bounds, Illness, Reading, Share, alarms, contributions
 from quintain.train.importance import Level, masked_weights, truncated_weights
 from quintain.train.loss import Aggregation, aggregate, cispo, clip_fraction, gspo, kl_k1, kl_k2, kl_k3, ppo_clip
+from quintain.train.stage import Player, Stage
 from quintain.train.trajectory import Span, Trajectory, rows_of, states_of, trajectory_of
+from quintain.train.trl import Asked, TrlRewards, TrlRollouts, episode_reward, named_reward
+from quintain.train.trl_tools import TaskEnvironment, trl_environments
 
 __all__ = [
-    "Aggregation", "Alarm", "Bounds", "Control", "Drift", "DriftBounds", "DriftMonitor", "Filter", "Illness",
-    "Level", "Reading", "Share", "Sifted", "Span", "Step", "Trajectory", "Why", "age_of", "aggregate", "alarms",
-    "by_batch", "by_episode", "by_state", "by_turn", "cispo", "clip_fraction", "contributions", "controlled",
-    "discounted", "dr_grpo", "drift_of", "drift_of_rows", "gdpo", "gigpo", "grpo", "gspo", "kl_k1", "kl_k2",
-    "kl_k3", "masked_weights", "ppo_clip", "reinforce_plus_plus", "rloo", "rows_of", "sift", "spread", "states_of",
-    "trajectory_of", "truncated_weights", "useful", "whiten", "with_control", "with_rewards",
+    "Aggregation", "Alarm", "Asked", "Bounds", "Control", "Drift", "DriftBounds", "DriftMonitor", "Filter",
+    "Illness", "Level", "Player", "Reading", "Share", "Sifted", "Span", "Stage", "Step", "TaskEnvironment",
+    "Trajectory", "TrlRewards", "TrlRollouts", "Why", "age_of", "aggregate", "alarms", "by_batch", "by_episode",
+    "by_state", "by_turn", "cispo", "clip_fraction", "contributions", "controlled", "discounted", "dr_grpo",
+    "drift_of", "drift_of_rows", "episode_reward", "gdpo", "gigpo", "grpo", "gspo", "kl_k1", "kl_k2", "kl_k3",
+    "masked_weights", "named_reward", "ppo_clip", "reinforce_plus_plus", "rloo", "rows_of", "sift", "spread",
+    "states_of", "trajectory_of", "trl_environments", "truncated_weights", "useful", "whiten", "with_control",
+    "with_rewards",
 ]
