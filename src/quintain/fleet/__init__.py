@@ -5,10 +5,17 @@ from quintain.fleet._shelf import Shelf
 from quintain.fleet.base import BODY_BYTES, Job, Kept, Line, Queue, Stats
 from quintain.fleet.memory import MemoryQueue
 from quintain.fleet.nats import NatsQueue
+from quintain.fleet.plan import Planner
+from quintain.fleet.plan_pace import Pace, Pacing
+from quintain.fleet.plan_party import Share
+from quintain.fleet.plan_tail import Moves, Race, Spares, Tail
+from quintain.fleet.plan_words import Ask, Fairness, Placement, Room, Why
 from quintain.fleet.server import NatsServer, nats_server, serve_nats
 from quintain.fleet.sqlite import SqliteQueue
 
 __all__ = [
-    "BODY_BYTES", "Card", "Count", "Full", "Gone", "Job", "Kept", "Lease", "Line", "MemoryQueue", "NatsQueue",
-    "NatsServer", "Place", "Queue", "Shelf", "SqliteQueue", "Stats", "Terms", "nats_server", "serve_nats",
+    "Ask", "BODY_BYTES", "Card", "Count", "Fairness", "Full", "Gone", "Job", "Kept", "Lease", "Line",
+    "MemoryQueue", "Moves", "NatsQueue", "NatsServer", "Pace", "Pacing", "Place", "Placement", "Planner", "Queue",
+    "Race", "Room", "Share", "Shelf", "Spares", "SqliteQueue", "Stats", "Tail", "Terms", "Why", "nats_server",
+    "serve_nats",
 ]
