@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from quintain.sandbox import NativeBackend, Warm
-from quintain.types import Limits, Outcome, Status
+from quintain.types import HouseError, Limits, Outcome, Status
 
 SITE = (Path(pytest.__file__).parent.parent,)
 Run = Callable[..., Awaitable[Outcome]]
+
+
+def _python() -> str:
+    return str(Path(getattr(sys, "_base_executable", None) or sys.executable).resolve())
 
 
 def warm(*programs: list[str], preload: tuple[str, ...] = (), limits: Limits | None = None) -> list[Outcome]:
@@ -64,6 +72,81 @@ def test_it_is_as_isolated_as_any_program() -> None:
     assert first.startswith("True ['0', '1', '2', '3']")  # 3 is the listing's own
     assert "'0000000000000000', '1', '2'" in first
     assert set(errors) <= {"13", "30"} and len(errors) == 3
+
+
+LOOK = """
+import os, resource, json
+status = dict(line.rstrip().split(":", 1) for line in open("/proc/self/status"))
+same = "Uid Gid Groups CapInh CapPrm CapEff CapBnd CapAmb NoNewPrivs Seccomp Umask SigBlk SigIgn NSpid".split()
+seen = {name: " ".join(status.get(name, "").split()) for name in same}
+seen["NSpid"] = len(seen["NSpid"].split())
+seen["namespaces"] = {n: os.readlink("/proc/self/ns/" + n) for n in sorted(os.listdir("/proc/self/ns")) if n != "ipc"}
+seen["limits"] = {n: resource.getrlimit(getattr(resource, n)) for n in sorted(dir(resource)) if n.startswith("RLIMIT_")}
+seen["groups"] = open("/proc/self/cgroup").read()
+seen["score"] = int(open("/proc/self/oom_score_adj").read()) >= 900
+seen["files"] = sorted(os.listdir("/proc/self/fd"))
+seen["rest"] = [os.getppid(), os.getsid(0) == os.getpid(), os.getcwd(), dict(os.environ), open("/proc/mounts").read()]
+print(json.dumps(seen))
+"""
+
+
+@pytest.mark.parametrize("rootless", [False, True])
+def test_whatever_the_kernel_knows_of_it_is_what_it_knows_of_any_other_program_there(rootless: bool) -> None:
+    async def main() -> list[Outcome]:
+        backend = NativeBackend(engines=1, warm=Warm(site=SITE), rootless=rootless or None)
+        async with backend, backend.open() as [box]:
+            return [await box.run(["-c", LOOK], warm=True), await box.run([_python(), "-I", "-S", "-c", LOOK])]
+
+    warmed, plain = (json.loads(out.text or out.error_text) for out in asyncio.run(main()))
+    warmed["SigIgn"] = plain["SigIgn"]  # an interpreter ignores SIGPIPE and SIGXFSZ, whichever way it started
+    assert warmed == plain
+
+
+def test_words_of_any_length_reach_it() -> None:
+    text = "x" * 300_000
+    [out] = warm(["-c", f"import sys; print(len(sys.argv[1]), {len(text)})", text])
+    assert out.text == "300000 300000\n", out
+
+
+def test_a_sandbox_left_in_the_middle_of_a_warm_program_harms_no_other() -> None:
+    async def main() -> list[Outcome]:
+        async with NativeBackend(engines=1, warm=Warm(site=SITE)) as backend:
+            for _ in range(5):
+                async with backend.open(count=3) as boxes:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(0.05):
+                            await boxes[0].run(["-c", "while True: pass"], warm=True)
+            async with backend.open(count=4) as boxes, asyncio.TaskGroup() as group:
+                runs = [group.create_task(box.run(["-c", "print(6 * 7)"], warm=True)) for box in boxes]
+            return [run.result() for run in runs]
+
+    assert [out.text for out in asyncio.run(main())] == ["42\n"] * 4
+
+
+def test_a_killed_interpreter_is_the_houses_fault_and_is_replaced() -> None:
+    async def main() -> Outcome:
+        async with NativeBackend(engines=1, warm=Warm(site=SITE)) as backend:
+            async with backend.open() as [box]:
+                found = [pid for pid in children_of(os.getpid()) if "python" in program_of(pid)]
+                assert len(found) == 1
+                os.kill(found[0], signal.SIGKILL)
+                with pytest.raises(HouseError):
+                    for _ in range(100):
+                        await box.run(["-c", "print(1)"], warm=True)
+            async with backend.open() as [box]:
+                return await box.run(["-c", "print(1)"], warm=True)
+
+    assert asyncio.run(main()).text == "1\n"
+
+
+def children_of(pid: int) -> list[int]:
+    """All that descend from a process."""
+    found = [int(p) for t in Path(f"/proc/{pid}/task").iterdir() for p in (t / "children").read_text().split()]
+    return found + [grandchild for child in found for grandchild in children_of(child)]
+
+
+def program_of(pid: int) -> str:
+    return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
 
 
 def test_one_program_cannot_change_the_next() -> None:

@@ -19,6 +19,7 @@
 
 struct command commands[MAX_COMMANDS];
 uint32_t program_uid;
+struct walls walls;
 sigset_t no_signals;
 static int sock, cpu_account, oom_account, highest; /* no command lies above `highest` */
 static uint64_t cores, frozen_ns;
@@ -354,10 +355,10 @@ void agent_ready(void) {
   cores = n > 0 ? (uint64_t)n : 1;
 }
 
-_Noreturn void agent_main(int socket_fd, int cpu_fd, int oom_fd, uint32_t uid) {
+_Noreturn void agent_main(int socket_fd, struct walls given) {
   static struct pollfd p[2 + 4 * MAX_COMMANDS];
   static struct watch who[2 + 4 * MAX_COMMANDS];
-  sock = socket_fd; cpu_account = cpu_fd; oom_account = oom_fd; program_uid = uid;
+  sock = socket_fd; walls = given; cpu_account = given.cpu_fd; oom_account = given.oom_fd; program_uid = given.program_uid;
   outbox_open(sock);
   agent_ready();
   sigset_t set;

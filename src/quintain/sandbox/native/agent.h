@@ -24,6 +24,7 @@ struct command {
 };
 extern struct command commands[MAX_COMMANDS];
 extern uint32_t program_uid;
+extern struct walls walls;
 extern sigset_t no_signals;
 extern char **environ;
 
@@ -44,9 +45,12 @@ void end_input(struct command *c);
 
 /* run.c */
 void start(struct command *c, const char *body, size_t n);
-struct words;
+/* The words of a request: its directory, then argv and the environment, NULL-terminated, pointing into the request. */
+struct words { char *cwd, **block, **argv, **envp; };
 _Noreturn void exec_program(struct command *c, const struct run_request *want, const struct words *w, const int fds[3], int report);
 void not_started(struct command *c, int error);
+int take_words(struct words *w, const struct run_request *want, char *strings, size_t n);
+int become(struct command *c, const struct run_request *want, const struct words *w, const int fds[3], int *report);
 
 /* agent.c */
 void finish(struct command *c);
@@ -58,6 +62,17 @@ struct order { int32_t signal; uint32_t whole; };            /* agent -> warden 
 struct news { int32_t pid, status; uint64_t peak_rss_bytes; }; /* warden -> agent: first the program's pid, then its end (pid 0) */
 _Noreturn void warden_main(struct command *c, const struct run_request *want, const struct words *w, const int fds[3], int report, int link);
 int kill_children(const pid_t *spare, int n);
+
+/* zygote.c: a program in the warm interpreter, asked for by the agent; what it needs of the agent travels along */
+#define WARM_LIMITS 7
+struct warm_request {
+  struct run_request want; uint32_t slot, program_uid, given, pad; /* given: which of WARM_FDS come with it */
+  uint64_t words_bytes; struct rlimit limits[WARM_LIMITS];
+};
+/* words: a file, where a packet is too small; from WARM_USER on the agent's namespaces, where it is not to be entered by its pid */
+enum { WARM_OUT, WARM_ERR, WARM_REPORT, WARM_IN, WARM_CHANNEL, WARM_WORDS, WARM_USER, WARM_PID, WARM_MNT, WARM_UTS, WARM_NET, WARM_CGROUP, WARM_FDS };
+#define WARM_INLINE (32u << 10)
+int warm_ask(struct command *c, const struct run_request *want, const char *strings, size_t n, const int fds[3], int report);
 
 /* terminal.c */
 int terminal_open(const struct run_request *want, int *master, int *slave);

@@ -85,6 +85,22 @@ void cgroup_done(const struct plan *plan, struct cell *cell) {
   if (!cell->holds) { if (cell->cpu_fd >= 0) close(cell->cpu_fd); cell->cpu_fd = -1; cell->made = 0; }
 }
 
+/* Moves this process, of one thread, into the groups of a sandbox that lives. */
+int cgroup_join(const struct plan *plan, uint32_t slot) {
+  char path[64];
+  for (int i = 0; i < plan->ncgroups; i++) {
+    snprintf(path, sizeof path, "s%u/%s", slot, plan->cgroups[i].kind == 'u' ? "cgroup.procs" : "tasks");
+    int fd = openat(plan->cgroups[i].dir, path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return -1;
+    ssize_t n = write(fd, "0", 1);
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    if (n != 1) return -1;
+  }
+  return 0;
+}
+
 /* The file that tells how much CPU a sandbox has used, opened for its agent; -1 where there is none. */
 int cgroup_cpu_account(const struct plan *plan, uint32_t slot) {
   char path[64];

@@ -143,10 +143,11 @@ static void build(void) {
 /* Ahead of need, so that what is forked finds it ready. */
 void filter_ready(void) { if (!length) build(); }
 
-/* Landlock, where the kernel has scopes (6.12): no abstract socket and no signal reaches out of this sandbox. Returns 0
-   when it holds. Declared here because older headers lack the field. */
+/* Landlock, where the kernel has scopes (6.12): no abstract socket reaches out of this sandbox. Signals do not need it (the pid
+   namespace names nobody outside), and an agent must reach its warm programs, which have a scope of their own. Returns 0 when it
+   holds. Declared here because older headers lack the field. */
 int filter_scope(void) {
-  struct { uint64_t fs, net, scoped; } rules = {0, 0, 1 /* abstract unix sockets */ | 2 /* signals */};
+  struct { uint64_t fs, net, scoped; } rules = {0, 0, 1 /* abstract unix sockets */};
   if (syscall(444 /* landlock_create_ruleset */, NULL, 0, 1 /* version */) < 6) return -1;
   int fd = (int)syscall(444, &rules, sizeof rules, 0);
   if (fd < 0) return -1;

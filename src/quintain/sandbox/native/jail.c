@@ -134,12 +134,15 @@ void jail_enter(const struct plan *plan, const struct open_request *want, uint32
   int oom = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
   if (oom < 0) broken("open the OOM score");
   if (oom < 64 && (oom = fcntl(oom, F_DUPFD_CLOEXEC, 64)) < 0) broken("move the OOM score");
+  int warm = plan->warm;
+  if (warm >= 0 && warm < 64 && (warm = fcntl(warm, F_DUPFD_CLOEXEC, 64)) < 0) broken("move the way to the warm interpreter");
   if (cpu_fd >= 0 && cpu_fd < 5 && (cpu_fd = fcntl(cpu_fd, F_DUPFD_CLOEXEC, 5)) < 0) broken("move the CPU account");
   if (sock != 3 && dup2(sock, 3) < 0) broken("place the socket");
   sock_fd = 3;
   if (cpu_fd >= 0 && cpu_fd != 4 && dup2(cpu_fd, 4) < 0) broken("place the CPU account");
-  int keep = cpu_fd >= 0 ? 5 : 4, oom_fd = keep++;
+  int keep = cpu_fd >= 0 ? 5 : 4, oom_fd = keep++, warm_fd = -1;
   if (dup3(oom, oom_fd, O_CLOEXEC) < 0) broken("place the OOM score");
+  if (warm >= 0 && dup3(warm, warm_fd = keep++, O_CLOEXEC) < 0) broken("place the way to the warm interpreter");
   for (int i = 0; i < nuppers; i++) if ((uppers[i].fd = fcntl(uppers[i].fd, F_DUPFD_CLOEXEC, 64)) < 0) broken("move the upper directories");
   for (int i = 0; i < nuppers; i++, keep++) if ((uppers[i].fd = dup3(uppers[i].fd, keep, O_CLOEXEC)) < 0) broken("place the upper directories");
   if (fcntl(3, F_SETFD, FD_CLOEXEC) || syscall(SYS_close_range, keep, ~0u, 0)) broken("close descriptors");
@@ -149,5 +152,5 @@ void jail_enter(const struct plan *plan, const struct open_request *want, uint32
   if (filter_scope() && want->network == NET_EMPTY && net_fd >= 0) { errno = ENOSYS; broken("close the shared network namespace to abstract sockets (Landlock scopes need kernel 6.12)"); }
   if (chdir("/work")) broken("enter /work");
   if (filter_load()) broken("load the system-call filter");
-  agent_main(3, cpu_fd >= 0 ? 4 : -1, oom_fd, program_uid);
+  agent_main(3, (struct walls){cpu_fd >= 0 ? 4 : -1, oom_fd, warm_fd, slot, program_uid});
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,30 +40,44 @@ static void forget_words(char **words) {
   if (to > from) madvise((void *)from, to - from, MADV_DONTNEED);
 }
 
+/* The warm interpreter finds its socket where the engine's words name that of the house. */
+static pid_t start_interpreter(const struct plan *plan, const int warm[2]) {
+  pid_t pid = fork();
+  if (pid) return pid;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (dup2(warm[1], plan->control) >= 0) execv(plan->zygote[0], plan->zygote);
+  fprintf(stderr, "quintain-sandbox: exec %s: %s\n", plan->zygote[0], strerror(errno));
+  _exit(70);
+}
+
 int main(int argc, char **argv) {
   struct plan plan;
   if (plan_read(&plan, argc, argv)) return 64;
-  fcntl(plan.control, F_SETFD, plan.zygote ? 0 : FD_CLOEXEC);
+  fcntl(plan.control, F_SETFD, FD_CLOEXEC);
   if (plan.rootless) become_namespace_root();
   sigset_t set, before;
   sigemptyset(&set); sigaddset(&set, SIGINT); sigaddset(&set, SIGTERM); sigaddset(&set, SIGHUP);
   sigprocmask(SIG_BLOCK, &set, &before); /* the house decides when we end, by closing the socket */
-  pid_t spawner = fork();
+  int warm[2] = {-1, -1};
+  if (plan.zygote && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, warm)) { perror("quintain-sandbox: make a socket pair"); return 70; }
+  pid_t interpreter = plan.zygote ? start_interpreter(&plan, warm) : 0;
+  pid_t spawner = interpreter < 0 ? -1 : fork();
   if (spawner < 0) { perror("quintain-sandbox: fork"); return 70; }
   if (spawner == 0) {
-    if (!plan.zygote) {
-      spawner_enter(&plan);
-      if (!plan.writable && plan.mounts[0]) forget_words(plan.mounts); /* a root for each sandbox reads them again */
-      spawner_main(&plan);
-    }
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    execv(plan.zygote[0], plan.zygote);
-    fprintf(stderr, "quintain-sandbox: exec %s: %s\n", plan.zygote[0], strerror(errno));
-    _exit(70);
+    close(warm[1]);
+    plan.warm = warm[0];
+    spawner_enter(&plan);
+    if (!plan.writable && plan.mounts[0]) forget_words(plan.mounts); /* a root for each sandbox reads them again */
+    spawner_main(&plan);
   }
-  close(plan.control);
+  close(plan.control); close(warm[0]); close(warm[1]);
   int status = 0;
-  while (waitpid(spawner, &status, 0) < 0 && errno == EINTR) ;
+  pid_t first;
+  while ((first = waitpid(-1, &status, 0)) < 0 && errno == EINTR) ;
+  if (interpreter > 0) { /* neither is of use without the other */
+    kill(first == spawner ? interpreter : spawner, SIGKILL);
+    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) ;
+  }
   cgroup_sweep(&plan);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 70;
 }

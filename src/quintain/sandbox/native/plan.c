@@ -15,6 +15,7 @@ int plan_read(struct plan *plan, int argc, char **argv) {
   memset(plan, 0, sizeof *plan);
   if (argc < 7) return refuse("too few arguments");
   plan->control = atoi(argv[1]);
+  plan->warm = -1;
   plan->uid_base = (uint32_t)strtoul(argv[2], NULL, 10);
   plan->uid_count = (uint32_t)strtoul(argv[3], NULL, 10);
   plan->rootless = !strcmp(argv[4], "rootless");

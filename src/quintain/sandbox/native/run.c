@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include "snapshot.h"
 
-warm_entry agent_warm;
+warm_entry warm_program;
 
 static void set_limit(int what, rlim_t value) {
   struct rlimit r;
@@ -25,10 +25,7 @@ static void set_limit(int what, rlim_t value) {
   setrlimit((__rlimit_resource_t)what, &r);
 }
 
-/* The words of a request: its directory, then argv and the environment, NULL-terminated, pointing into the request. */
-struct words { char *cwd, **block, **argv, **envp; };
-
-static int take_words(struct words *w, const struct run_request *want, char *strings, size_t n) {
+int take_words(struct words *w, const struct run_request *want, char *strings, size_t n) {
   char *at = strings, *end = strings + n;
   size_t count = (size_t)want->argc + want->envc;
   w->cwd = at;
@@ -74,7 +71,7 @@ static int exec_words(const struct words *w) {
 
 /* In the child: become the program. `report` is kept open until it has begun, and may move; NULL for none. Of memory, only the stack is
    written to: the child may share it with its parent, who waits (vfork). Returns errno. */
-static int become(struct command *c, const struct run_request *want, const struct words *w, const int fds[3], int *report) {
+int become(struct command *c, const struct run_request *want, const struct words *w, const int fds[3], int *report) {
   sigprocmask(SIG_SETMASK, &no_signals, NULL);
   signal(SIGPIPE, want->flags & RUN_WARM ? SIG_IGN : SIG_DFL); /* as each would find it at its start: Python ignores it */
   setsid();
@@ -103,11 +100,14 @@ static int become(struct command *c, const struct run_request *want, const struc
   if (report) { syscall(SYS_close_range, first, (unsigned)*report - 1, 0); first = (unsigned)*report + 1; }
   syscall(SYS_close_range, first, 0x7fffffffu, 0); /* gVisor takes the last for a signed number */
   if (want->flags & RUN_WARM) {
-    if (!agent_warm) return ENOSYS;
+    if (!warm_program) return ENOSYS;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return errno; /* nothing of this comes from the agent: see zygote.c */
+    filter_scope(); /* where the agent could do without, so can its programs */
+    if (filter_load()) return errno;
     environ = w->envp;
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* as after an exec: the program may look at itself */
     close(*report);
-    _exit(agent_warm(want->argc, w->argv, want->envc, w->envp));
+    _exit(warm_program(want->argc, w->argv, want->envc, w->envp));
   }
   return exec_words(w);
 }
@@ -205,6 +205,18 @@ static int borrow(struct command *c, const struct run_request *want, const struc
   return error;
 }
 
+/* Has the warm interpreter fork the program into this sandbox: it becomes our child when the one who forked it ends. */
+static int launch_warm(struct command *c, const struct run_request *want, const char *strings, size_t n, struct ends *e) {
+  int32_t pid = 0, error = warm_ask(c, want, strings, n, e->theirs, e->report[1]);
+  close(e->report[1]); e->report[1] = -1;
+  if (error) return error;
+  if (read(e->report[0], &pid, sizeof pid) != (ssize_t)sizeof pid) return ESRCH;
+  if (read(e->report[0], &error, sizeof error) != (ssize_t)sizeof error) error = 0;
+  if (error && pid > 0) waitpid(pid, NULL, 0);
+  if (!error) c->pid = pid;
+  return error;
+}
+
 /* Forks the program, or its warden first. Returns 0 when the program has begun. */
 static int launch(struct command *c, const struct run_request *want, const struct words *w, struct ends *e) {
   if (straight(want)) return borrow(c, want, w, e->theirs);
@@ -247,7 +259,7 @@ void start(struct command *c, const char *body, size_t n) {
   set_bounds(c, &want);
   int error = want.argc == 0 || want.argc > 65536 || want.envc > 65536 ? EINVAL : take_words(&w, &want, all + sizeof want, n - sizeof want);
   if (!error && lay_streams(c, &want, &e)) error = errno;
-  if (!error) error = launch(c, &want, &w, &e);
+  if (!error) error = want.flags & RUN_WARM ? launch_warm(c, &want, all + sizeof want, n - sizeof want, &e) : launch(c, &want, &w, &e);
   drop_theirs(&e);
   close_pair(e.report); close_pair(e.link);
   free(all); free(w.block); free(c->part); c->part = NULL; c->part_len = c->part_cap = 0;

@@ -58,13 +58,14 @@ struct plan {
   int control;              /* socket to the house */
   int rootless;
   int writable;             /* each sandbox has a root of its own to write to, and is root there */
+  int warm;                 /* where the warm interpreter is asked for programs; in that one, where it is asked; -1 without */
   uint32_t uid_base;        /* first of two uids per sandbox (agent, program); ignored when rootless */
   uint32_t uid_count;
   int ncgroups;
   struct cgroup cgroups[MAX_CGROUPS];
   const char *cgroup_paths[MAX_CGROUPS];
   char **mounts;            /* the root file system, op by op, NULL-terminated triples */
-  char **zygote;            /* keeper only: the interpreter that becomes the spawner, or NULL */
+  char **zygote;            /* keeper only: how the warm interpreter is started, or NULL */
 };
 
 
@@ -93,19 +94,21 @@ int netpool_refill(void);
 int loopback_raise(void);
 /* agent.c */
 void agent_ready(void);
-_Noreturn void agent_main(int sock, int cpu_fd, int oom_fd, uint32_t program_uid);
+struct walls { int cpu_fd, oom_fd, warm_fd; uint32_t slot, program_uid; }; /* what its jail leaves to an agent; -1 = none */
+_Noreturn void agent_main(int sock, struct walls walls);
 void agent_broken(int sock, const char *where, int error);
 /* cgroup.c */
 int cgroup_make(const struct plan *plan, const struct open_request *want, uint32_t slot, struct cell *cell, char *where, size_t n);
 void cgroup_done(const struct plan *plan, struct cell *cell);
 int cgroup_reuse(const struct plan *plan, uint32_t slot);
 int cgroup_cpu_account(const struct plan *plan, uint32_t slot);
+int cgroup_join(const struct plan *plan, uint32_t slot);
 void cgroup_usage(const struct plan *plan, uint32_t slot, struct down *down);
 int cgroup_remove(const struct plan *plan, uint32_t slot);
 void cgroup_sweep(const struct plan *plan);
-/* agent.c: what a warm interpreter does instead of exec; set only in the library that a zygote loads */
+/* run.c: what a warm interpreter does instead of exec; set only in the library that a zygote loads */
 typedef int (*warm_entry)(uint32_t argc, char **argv, uint32_t envc, char **envp);
-extern warm_entry agent_warm;
+extern warm_entry warm_program;
 /* plan.c */
 int plan_read(struct plan *plan, int argc, char **argv);
 /* spawner.c */

@@ -200,6 +200,8 @@ _Noreturn void spawner_main(struct plan *p) {
   agent_ready();
   filter_ready();
   jail_seal_root();
+  char ready;
+  if (plan->warm >= 0 && recv(plan->warm, &ready, 1, 0) != 1) _exit(70); /* the interpreter has said why */
   uint32_t hello[2] = {OP_HELLO, ncells};
   tell(hello, sizeof hello, -1);
   for (;;) {
