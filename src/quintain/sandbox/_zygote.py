@@ -1,7 +1,7 @@
 """A warm interpreter: started once for each engine, it imports what programs will need, then waits to be forked.
 
-Runs as a script of its own (`python3 -I -S _zygote.py FD ENGINE-WORDS...`), standard library only. Sandboxes are small
-and know nothing of it; `run(..., warm=True)` has it fork into the one that asks (native/zygote.c), with no new interpreter.
+Runs as a script of its own (`python3 -I -S _zygote.py FD ENGINE-WORDS...`), standard library only. Sandboxes
+stay small; `run(..., warm=True)` has it fork into the one that asks (native/zygote.c), with no new interpreter.
 Covers: random state (reseeded by the interpreter, and for numpy here), temp names, argv, environment, standard streams.
 Does not cover: the layout of memory and the hash seed, which all forks of one zygote share.
 """
@@ -54,7 +54,8 @@ def serve(config: Any, words: list[str]) -> int:
 
 
 def begin(argc: int, argv: Any, envc: int, envp: Any) -> int:
-    """In a fresh fork, already inside and the program's user: run what argv says, as `python3` would; returns the exit code."""
+    """In a fresh fork, inside and the program's user already: run what argv says, as `python3` would; returns the exit
+    code."""
     try:
         ctypes.pythonapi.PyOS_AfterFork_Child()
         gc.enable()
