@@ -281,3 +281,10 @@ def test_round_trip_on_disk_keeps_version_and_digest(tmp_path: Path) -> None:
     again = open_taskset(str(tmp_path / "out"))
     assert again["set/1"] == whole
     assert again.digest == Taskset.of([whole, item("set/2")]).digest
+
+
+def test_a_link_that_leads_to_itself_is_refused(tmp_path: Path) -> None:
+    small_task(tmp_path / "task")
+    (tmp_path / "task" / "again.txt").symlink_to("again.txt")
+    with pytest.raises(TaskError, match=r"again\.txt: expected a link to a file inside the task"):
+        list(open_taskset(str(tmp_path / "task")))

@@ -96,7 +96,7 @@ def _refuse_unfit(entry: os.DirEntry[str], root: Path) -> None:
     if entry.is_symlink():
         target = os.readlink(entry.path)
         inside = Path(os.path.realpath(entry.path)).is_relative_to(root)
-        if not inside or not entry.is_file():
+        if not inside or not os.path.isfile(entry.path):  # a circle of links is none
             raise TaskError(f"expected a link to a file inside the task, found a link to {target!r}", file=place)
     elif not (entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)):
         kind = stat.filemode(entry.stat(follow_symlinks=False).st_mode)
