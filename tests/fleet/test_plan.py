@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from quintain.fleet import Ask, Fairness, Planner, Room, Why
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"
-WHOLE = 10**9
+WHOLE = 10**12
 GIB = 1024**3
 
 

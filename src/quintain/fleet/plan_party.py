@@ -9,7 +9,7 @@ import msgspec
 
 from quintain.fleet.plan_words import Fairness, Shape
 
-_WHOLE = 10**9  # a share of one
+_WHOLE = 10**12  # a share of one, fine enough for a million small asks
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Party:
-    """A tenant, or a kind of one tenant: what it uses, as a share of the fleet in billionths, and what it is due.
+    """A tenant, or a kind of one tenant: what it uses, as a share of the fleet in 1e-12ths, and what it is due.
 
     The share is the sum over what runs of the dominant share of each (Ghodsi et al., Dominant Resource Fairness,
     NSDI 2011; the sum is at least the dominant share of the sum, and equal where a party has one shape of asks).
@@ -88,7 +88,7 @@ class Parties:
         kind.tenant.change(shape, by, charge)
 
     def charge(self, shape: Shape) -> int:
-        """The dominant share of one ask, in billionths: at least one, and a whole where the fleet has nothing."""
+        """The dominant share of one ask, in 1e-12ths: at least one, and a whole where the fleet has nothing."""
         charge = self._charges.get(shape)
         if charge is None:
             parts = [
