@@ -49,6 +49,18 @@ def test_a_heartbeat_keeps_a_lease_and_never_shortens_it() -> None:
     assert one(queue.lease("w2", at=50.0, seconds=1.0)).attempt == 2
 
 
+def test_one_heartbeat_keeps_all_that_a_worker_holds_and_names_what_it_lost() -> None:
+    queue = shelf()
+    for name in "abc":
+        queue.put(name, "work", at=0.0)
+    leases = queue.lease("w", at=0.0, seconds=10.0, most=3)
+    queue.ack("b", 1, at=5.0)
+    held = [(lease.id, lease.attempt) for lease in leases]
+    assert queue.extend_all([*held, ("a", 2), ("z", 1)], at=9.0, seconds=10.0) == ["b", "a", "z"]
+    assert queue.lease("w2", at=18.9, seconds=1.0, most=3) == []
+    assert queue.extend_all(held, at=19.0, seconds=10.0) == ["a", "b", "c"]
+
+
 def test_work_that_is_redelivered_while_it_runs_counts_once() -> None:
     trace = case("QS01")
     wait = float(trace["ack_wait_s"])  # type: ignore[arg-type]

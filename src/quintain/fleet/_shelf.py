@@ -114,6 +114,18 @@ class Shelf(Generic[T]):
         card.until_seconds = max(card.until_seconds, at + seconds)
         return True
 
+    def extend_all(self, held: Iterable[tuple[str, int]], *, at: float, seconds: float) -> list[str]:
+        """The heartbeat of a worker for all that it holds, as (id, attempt): the ids of those that it has lost."""
+        self.tick(at)
+        cards, leased, until, lost = self._cards, Place.LEASED, at + seconds, []
+        for id, attempt in held:
+            card = cards.get(id)
+            if card is None or card.attempt != attempt or card.place is not leased:
+                lost.append(id)
+            elif card.until_seconds < until:
+                card.until_seconds = until
+        return lost
+
     def ack(self, id: str, attempt: int, *, at: float) -> bool:
         """It is done: the item leaves."""
         self.tick(at)

@@ -14,8 +14,8 @@ offer less its priority's worth in waiting, see `Fairness`). The promises, each 
   its weight; so a decision never puts one more than its own charge ahead of another.
 * **Ageing**: of one tenant, kind and shape, an ask is overtaken only by those offered at most (their priority - its
   own) * `ageing_seconds` after it.
-* **No starvation by size**: an ask, or a gang, that is passed over by smaller ones for `hold_seconds` has hosts kept
-  clear for it, and begins at the latest when what ran on them is over.
+* **No starvation by size**: an ask, or a gang, that is passed over by smaller ones for `hold_seconds` (an eighth more
+  at most) has hosts kept clear for it, and begins at the latest when what ran on them is over.
 * **No deadlock**: a gang is placed whole or not at all, and hosts are held for one bid at a time.
 
 A decision costs O(log n) in asks, parties and hosts, times the number of distinct shapes that wait.
@@ -23,7 +23,8 @@ A decision costs O(log n) in asks, parties and hosts, times the number of distin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Iterable, Sequence
 
 from quintain.fleet.plan_clearing import Clearing
 from quintain.fleet.plan_party import Parties, Party, Share
@@ -62,6 +63,7 @@ class Planner:
         self._tokens = inference_tokens
         self._tokens_used = 0
         self._number = 0
+        self._look = -math.inf  # when to see next who is passed over
 
     # What there is.
 
@@ -238,8 +240,14 @@ class Planner:
             cleared = self._cleared(only)
             if cleared is not None:
                 return cleared
+            lanes: Collection[Lane] = [lane for lane in self._waiting if self._is_open(lane, only)]
+            if not lanes:
+                return None
+            looks = only is None and at >= self._look
+            if looks:  # now and then, see also who is passed over
+                lanes = self._waiting
             passed: list[_Turn] = []
-            for turn in self._line():
+            for turn in _line(lanes):
                 _, lane, bid = turn
                 hosts = self._places(lane, only)
                 if hosts is not None:
@@ -247,18 +255,18 @@ class Planner:
                 passed.append(turn)
             else:
                 return None
-            late = self._passed_over(at, passed) if only is None else None
+            late = self._passed_over(at, passed) if looks else None
             if late is None or not self._clear(late):
                 return bid, hosts
             for host, shape in zip(hosts, lane.shapes, strict=True):  # another comes first
                 self._rooms.give(host, shape)
 
-    def _line(self) -> list[_Turn]:
-        """The first of each lane, in the order of their turns."""
-        line = [(bid.key, lane, bid) for lane in self._waiting if (bid := lane.first()) is not None]
-        if len(line) > 1:
-            line.sort(key=lambda turn: turn[0])
-        return line
+    def _is_open(self, lane: Lane, only: Host | None) -> bool:
+        """Whether a place can be hoped for: surely not where this is false."""
+        shape = lane.shapes[0]
+        if only is not None:
+            return not lane.gang and only.fits(shape)
+        return lane.tried != self._rooms.version and self._rooms.find(shape) is not None
 
     def _places(self, lane: Lane, only: Host | None) -> list[Host] | None:
         """Take a place for each shape of a lane's bids, or none."""
@@ -302,6 +310,7 @@ class Planner:
     def _passed_over(self, at: float, passed: list[_Turn]) -> Bid | None:
         """Remember who was passed over; whoever was for too long, and is due to have hosts kept clear."""
         late = None
+        self._look = at + self.fairness.hold_seconds / 8
         for _, lane, bid in passed:
             if lane.since is None:
                 lane.since = at
@@ -361,3 +370,11 @@ class Planner:
         self._parties.resize((*self._rooms.total[:3], self._tokens), self._rooms.slots)
         for lane in self._waiting:
             lane.renew()
+
+
+def _line(lanes: Iterable[Lane]) -> list[_Turn]:
+    """The first of each lane, in the order of their turns."""
+    line = [(bid.key, lane, bid) for lane in lanes if (bid := lane.first()) is not None]
+    if len(line) > 1:
+        line.sort(key=lambda turn: turn[0])
+    return line

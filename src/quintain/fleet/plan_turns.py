@@ -90,8 +90,8 @@ class Bid:
 
     @property
     def key(self) -> tuple[float, float, float, int]:
-        assert self.kind.tenant is not None
-        return (self.kind.tenant.key, self.kind.key, self.rank, self.number)
+        kind = self.kind
+        return (kind.tenant.key, kind.key, self.rank, self.number)  # type: ignore[union-attr]
 
 
 class Lane:

@@ -318,11 +318,10 @@ class World:
         if not box.cut:
             seconds = self.scenario.lease_seconds
             box.heard = self.now
-            for id, attempt in list(box.runs.items()):
-                granted = self.shelf.extend(id, attempt, at=self.now, seconds=seconds)
-                self.audit.extended(id, attempt, at=self.now, until=self.now + seconds, granted=granted)
-                if not granted:  # another has it: drop the work
-                    del box.runs[id]
+            lost = self.shelf.extend_all(box.runs.items(), at=self.now, seconds=seconds)
+            self.audit.extended(box.name, box.runs, at=self.now, until=self.now + seconds, lost=lost)
+            for id in lost:  # another has it: drop the work
+                del box.runs[id]
             if not box.known:
                 self._rejoin(box)
         self._at(self.scenario.beat_seconds, self._beat, box)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Collection
 
 from quintain.fleet.simulation_words import Load, Scenario
 
@@ -162,12 +163,16 @@ class Audit:
         held = self._book.get(id)
         return held is not None and held.attempt == attempt and held.until > at
 
-    def extended(self, id: str, attempt: int, *, at: float, until: float, granted: bool) -> None:
-        held = self._book.get(id)
-        if (held is not None and held.attempt == attempt and held.until > at) is not granted:
-            self.wrong(f"{id} attempt {attempt}: a heartbeat was {'heard' if granted else 'refused'}")
-        elif granted and held is not None:
-            held.until = max(held.until, until)
+    def extended(self, host: str, runs: dict[str, int], *, at: float, until: float, lost: Collection[str]) -> None:
+        """A host's heartbeat was heard for all but `lost`."""
+        book, refused = self._book, set(lost)
+        for id, attempt in runs.items():
+            held = book.get(id)
+            stands = held is not None and held.attempt == attempt and held.until > at
+            if stands is (id in refused):
+                self.wrong(f"{id} attempt {attempt}: a heartbeat of {host} was {'refused' if stands else 'heard'}")
+            elif held is not None and stands and held.until < until:
+                held.until = until
 
     def result(self, id: str, attempt: int, *, at: float, accepted: bool, cpu_seconds: float) -> None:
         """A worker reported a result. To be called before its place is freed."""
