@@ -3,6 +3,7 @@
 from quintain.fleet._card import Card, Count, Full, Gone, Lease, Place, Terms
 from quintain.fleet._shelf import Shelf
 from quintain.fleet.base import BODY_BYTES, Job, Kept, Line, Queue, Stats
+from quintain.fleet.entries import Answer, End, Entry, Reconciled, State, Tally, Tried
 from quintain.fleet.memory import MemoryQueue
 from quintain.fleet.nats import NatsQueue
 from quintain.fleet.plan import Planner
@@ -10,12 +11,13 @@ from quintain.fleet.plan_pace import Pace, Pacing
 from quintain.fleet.plan_party import Share
 from quintain.fleet.plan_tail import Moves, Race, Spares, Tail
 from quintain.fleet.plan_words import Ask, Fairness, Placement, Room, Why
+from quintain.fleet.register import Register, reconcile
 from quintain.fleet.server import NatsServer, nats_server, serve_nats
 from quintain.fleet.sqlite import SqliteQueue
 
 __all__ = [
-    "Ask", "BODY_BYTES", "Card", "Count", "Fairness", "Full", "Gone", "Job", "Kept", "Lease", "Line",
-    "MemoryQueue", "Moves", "NatsQueue", "NatsServer", "Pace", "Pacing", "Place", "Placement", "Planner", "Queue",
-    "Race", "Room", "Share", "Shelf", "Spares", "SqliteQueue", "Stats", "Tail", "Terms", "Why", "nats_server",
-    "serve_nats",
+    "Answer", "Ask", "BODY_BYTES", "Card", "Count", "End", "Entry", "Fairness", "Full", "Gone", "Job", "Kept",
+    "Lease", "Line", "MemoryQueue", "Moves", "NatsQueue", "NatsServer", "Pace", "Pacing", "Place", "Placement",
+    "Planner", "Queue", "Race", "Reconciled", "Register", "Room", "Share", "Shelf", "Spares", "SqliteQueue",
+    "State", "Stats", "Tail", "Tally", "Terms", "Tried", "Why", "nats_server", "reconcile", "serve_nats",
 ]

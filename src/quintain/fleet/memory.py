@@ -51,6 +51,7 @@ class MemoryQueue:
         self, worker: str, *, most: int = 1, kinds: Collection[str] | None = None, wait_seconds: float = 0.0,
     ) -> tuple[Lease[Job], ...]:
         deadline = time.monotonic() + wait_seconds
+        await asyncio.sleep(0)  # who takes again and again must not hold up those who put
         while True:
             found = self.shelf.lease(worker, at=self._clock(), seconds=self.terms.lease_seconds, most=most, kinds=kinds)
             if found or not await self._news(deadline):
