@@ -350,3 +350,14 @@ def test_a_terminal_bench_task_is_judged_by_how_its_tests_end(tmp_path: Path) ->
     oracle, nop = both_ways(harbor_item(tmp_path / "demo"), tmp_path / "cache")
     assert oracle.solved
     assert not nop.solved
+
+
+@needs_native
+def test_an_answer_that_removes_the_work_folder_fails_by_itself_and_not_by_the_task(tmp_path: Path) -> None:
+    told = harbors.SMALL["task.toml"].replace("/app", "/work")  # a folder of the image: its removal is kept
+    item = harbor_item(harbors.small(tmp_path / "task", task_dot_toml=told))
+    leaving = {"solve.sh": b"#!/bin/sh\nhere=$PWD; cd /; rm -rf \"$here\"\n"}
+    _, verdict = tried(item, {"gone": leaving}, tmp_path / "cache")["gone"]
+    assert not verdict.solved
+    fault = verdict.tests[0].fault
+    assert fault is not None and fault.owner is Owner.POLICY

@@ -151,6 +151,8 @@ async def _run(
         for start in range(0, len(answer.removed), _AT_ONCE):
             gone = [f"/{path}" for path in answer.removed[start:start + _AT_ONCE]]
             await sandbox.run(["rm", "-rf", "--", *gone], cwd="/")
+        if answer.removed:  # the work folder may be among them: the script is started there all the same
+            await sandbox.files.make_dir(suite.workdir)
         env = {**suite.answer_env, **suite.env, **(step.env if step else {})}
         argv = step.argv if step else suite.argv
         outcome = await sandbox.run(
