@@ -119,8 +119,8 @@ class Agent:
                 for fd in _descriptors(ancillary):
                     os.close(fd)
 
-    async def _send(self, message: bytes, fd: int | None = None) -> None:
-        ancillary = [] if fd is None else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
+    async def _send(self, message: bytes, fds: Sequence[int] = ()) -> None:
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         while True:
             if self.gone.is_set():
                 raise HouseError(FaultKind.SANDBOX_LOST, "its agent ended")
@@ -190,7 +190,7 @@ class Agent:
             whole = max(0, (len(body) - 1) // room) * room
             for at in range(0, whole, room):
                 await self._send(_wire.FRAME.pack(A.PART, number) + body[at : at + room])
-            await self._send(_wire.FRAME.pack(op, number) + body[whole:], channel)
+            await self._send(_wire.FRAME.pack(op, number) + body[whole:], () if channel is None else (channel,))
 
     async def run(
         self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], cwd: str, limits: Limits,
@@ -302,6 +302,21 @@ class Agent:
         if error:
             raise OSError(error, os.strerror(error))
         return request.data, request.fd
+
+    async def join(self, fds: array.array[int], accounts: int) -> None:
+        """Into the control groups of these files, the last being the account of CPU time if `accounts`. Raises
+        HouseError(SANDBOX_LOST)."""
+        number, request = self._new()
+        try:
+            await self._send(_wire.FRAME.pack(A.JOIN, number) + _wire.NUMBER.pack(accounts), fds)
+            async with asyncio.timeout(GRACE_SECONDS):
+                error = _wire.REPLY.unpack_from(await request.done)[0]
+        except TimeoutError:
+            raise HouseError(FaultKind.SANDBOX_LOST, "its agent did not join its control groups within 10 s") from None
+        finally:
+            del self._requests[number]
+        if error:
+            raise HouseError(FaultKind.SANDBOX_LOST, f"its agent cannot join its control groups: {os.strerror(error)}")
 
     async def ping(self) -> None:
         """One round trip to the agent. Raises HouseError(SANDBOX_LOST)."""

@@ -43,6 +43,7 @@ class Cell:
         self.number = number
         self.pid = 0
         self.place = 0  # its users and its groups
+        self.bare = False  # it has no groups so far
         self.socket: socket.socket | None = None
         self.down = down
 
@@ -66,6 +67,7 @@ class Engine:
         self._rootless = rootless
         self._cells: dict[int, Cell] = {}
         self._opened: dict[int, asyncio.Future[None]] = {}
+        self._joined: dict[int, asyncio.Future[tuple[array.array[int], int]]] = {}
         self._next = 1
         self._cpu_percent = 100
         self._hello: asyncio.Future[int] | None = None
@@ -166,16 +168,19 @@ class Engine:
             _fail(opened, refused)
         if self._hello is not None:
             _fail(self._hello, refused)
+        for joined in self._joined.values():
+            _fail(joined, error)
         for cell in self._cells.values():
             _fail(cell.down, error)
         self._opened.clear()
+        self._joined.clear()
         self._cells.clear()
 
     def _on_control(self) -> None:
         assert self._control is not None
         for _ in range(256):
             try:
-                data, ancillary, _, _ = self._control.recvmsg(256, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
+                data, ancillary, _, _ = self._control.recvmsg(256, socket.CMSG_SPACE(24), socket.MSG_CMSG_CLOEXEC)
             except BlockingIOError:
                 return
             except OSError as error:
@@ -196,12 +201,15 @@ class Engine:
             fds = array.array("i")
             fds.frombytes(ancillary[0][2][:4])
             cell = self._cells[number]
-            _, _, cell.pid, cell.place, again, _ = _wire.OPENED.unpack(data)
+            _, _, cell.pid, cell.place, again, bare = _wire.OPENED.unpack(data)
+            cell.bare = bool(bare)
             if not again:
                 self.bounded.discard(cell.place)
             cell.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=fds[0])
             cell.socket.setblocking(False)
             self._opened.pop(number).set_result(None)
+        elif op == Op.JOINED:
+            self._take_joined(number, data, ancillary)
         elif op == Op.REFUSED:
             _, _, error, where = _wire.REFUSED.unpack(data)
             message = f"{where.rstrip(bytes(1)).decode()}: {os.strerror(error)}"
@@ -219,6 +227,37 @@ class Engine:
             )
             if found is not None and not found.down.done():
                 found.down.set_result(Down(status, usage))
+
+    def _take_joined(self, number: int, data: bytes, ancillary: list[tuple[int, int, bytes]]) -> None:
+        _, _, error, accounts = _wire.JOINED.unpack(data)
+        fds = array.array("i")
+        for _, _, given in ancillary:
+            fds.frombytes(given[: len(given) // fds.itemsize * fds.itemsize])
+        waiting = self._joined.pop(number, None)
+        if waiting is None or waiting.done() or error:
+            for fd in fds:
+                os.close(fd)
+        if waiting is None or waiting.done():
+            return
+        if error:
+            why = f"its control groups cannot be made: {os.strerror(error)}"
+            waiting.set_exception(HouseError(FaultKind.SANDBOX_LOST, why))
+        else:
+            waiting.set_result((fds, accounts))
+
+    async def groups_of(self, cell: Cell) -> tuple[array.array[int], int]:
+        """Control groups for a sandbox that was opened without: files for its agent to write to, which the caller
+        closes, and whether the last is the account of its CPU time. Raises HouseError(SANDBOX_LOST)."""
+        waiting: asyncio.Future[tuple[array.array[int], int]] = asyncio.get_running_loop().create_future()
+        self._joined[cell.number] = waiting
+        try:
+            await self._send(_wire.CLOSE.pack(Op.JOIN, cell.number))
+            async with asyncio.timeout(DOWN_WITHIN_SECONDS):
+                return await waiting
+        except TimeoutError:
+            raise HouseError(FaultKind.SANDBOX_LOST, "the engine made no control groups within 10 s") from None
+        finally:
+            self._joined.pop(cell.number, None)
 
     async def open(self, limits: Limits, count: int, network: int, flags: int = 0) -> list[Cell]:
         """`count` new sandboxes, all or none. Raises HouseError(SANDBOX_CREATE_FAILED)."""

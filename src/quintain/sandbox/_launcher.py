@@ -21,10 +21,10 @@ from quintain.sandbox._agent_files import NativeFiles
 from quintain.sandbox._cgroup import Gauge
 from quintain.sandbox._engine import program
 from quintain.sandbox._ground import Ground, remove_tree
+from quintain.sandbox._outcome import outcome_of
 from quintain.sandbox._process import StartedProcess
 from quintain.sandbox._running import Exit
 from quintain.sandbox.base import ProcessInfo, Sandbox
-from quintain.sandbox.native import outcome_of
 from quintain.types import FaultKind, HouseError, KilledBy, Limits, Outcome, Status
 
 READY_WITHIN_SECONDS = 30.0

@@ -15,6 +15,8 @@ class Op(IntEnum):
     DOWN = 4
     REFUSED = 5
     HELLO = 6
+    JOIN = 7
+    JOINED = 8
 
 
 class A(IntEnum):
@@ -41,6 +43,7 @@ class A(IntEnum):
     READ_AT = 71
     FREEZE = 72
     LISTEN = 73
+    JOIN = 74
     READY = 32
     BROKEN = 33
     OUT = 34
@@ -58,7 +61,8 @@ class A(IntEnum):
 
 OPEN = struct.Struct("=IIIIQQQIIII")  # op first count network memory disk inodes processes cpu_percent flags pad
 CLOSE = struct.Struct("=II")
-OPENED = struct.Struct("=IIiIII")  # op id pid slot again pad
+OPENED = struct.Struct("=IIiIII")  # op id pid slot again bare
+JOINED = struct.Struct("=IIiI")  # op id error accounts
 REFUSED = struct.Struct("=IIi64s")
 DOWN = struct.Struct("=IIiIQQQQ")  # op id wait_status pad oom_kills peak_memory cpu_ns peak_processes
 FRAME = struct.Struct("=II")
@@ -75,7 +79,7 @@ FRAME_BYTES = 65536
 NOT_MEASURED = 2**64 - 1
 RUN_CHANNEL, RUN_STREAM, RUN_WARM, RUN_WARDEN, RUN_INPUT, RUN_TERMINAL, RUN_LINGER = 1, 2, 4, 8, 16, 32, 64
 RUN_SAVE, RUN_RESTORE = 256, 512
-OPEN_TERMINALS = 1
+OPEN_TERMINALS, OPEN_BARE = 1, 2
 WRITE_APPEND = 0x10000
 PIECE_BYTES = 4 << 20  # the most that READ_AT gives at once
 WINDOW_BYTES = 256 << 10  # mirrors agent.h

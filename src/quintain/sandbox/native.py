@@ -24,10 +24,11 @@ import msgspec
 from quintain.sandbox import _gateway, _root, _snapshots, _wire
 from quintain.sandbox._agent import Agent
 from quintain.sandbox._agent_files import NativeFiles
-from quintain.sandbox._cgroup import Gauge, Usage
+from quintain.sandbox._cgroup import Gauge
 from quintain.sandbox._crews import Crews
 from quintain.sandbox._engine import Cell, Engine
 from quintain.sandbox._gateway import Door, Gateway, check_allow
+from quintain.sandbox._outcome import outcome_of
 from quintain.sandbox._probe import probe_native
 from quintain.sandbox._process import StartedProcess
 from quintain.sandbox._running import Exit
@@ -61,6 +62,7 @@ class NativeSandbox:
         self._agent = Agent(cell.socket)
         self._gauge = Gauge(cell.engine.directories, f"s{cell.place}")
         self._door: Door | None = None
+        self._joining = asyncio.Lock()
         self.files = NativeFiles(self._agent)
 
     @property
@@ -86,8 +88,9 @@ class NativeSandbox:
         limits = self._limits if limits is None else limits.within(self._limits)
         if warm and not self._cell.engine.warm:
             raise ValueError("expected a warm interpreter (NativeBackend(warm=Warm())), found a backend without")
-        self._begin()
         try:
+            await self._join()
+            self._begin()
             done = await self._agent.run(
                 argv, stdin=stdin, env=self._environment(env), cwd=cwd, limits=limits, channel=channel, warm=warm,
                 on_stdout=on_stdout, on_stderr=on_stderr,
@@ -114,6 +117,7 @@ class NativeSandbox:
     ) -> StartedProcess:
         """See `Interactive.start`. What is measured of memory, CPU and denials is the sandbox's while it ran."""
         limits = self._limits if limits is None else limits.within(self._limits)
+        await self._join()
         if not self._agent.busy:
             self._begin()
         running = await self._agent.start(
@@ -143,10 +147,12 @@ class NativeSandbox:
 
     async def snapshot(self) -> Snapshot:
         """See `Forking.snapshot`."""
+        await self._join()
         return await _snapshots.save(self._agent, self._limits, self._image)
 
     async def restore(self, snapshot: Snapshot) -> None:
         """Take on the files of a snapshot; once, before anything has run here."""
+        await self._join()
         await _snapshots.restore(self._agent, self._limits, snapshot)
 
     @asynccontextmanager
@@ -173,6 +179,20 @@ class NativeSandbox:
             door, self._door = self._door, None
             with suppress(HouseError):  # with the gateway its doors are shut
                 await door.close()
+
+    async def _join(self) -> None:
+        """Before whatever runs with a program's rights: the control groups of a sandbox that was opened among many."""
+        if not self._cell.bare:
+            return
+        async with self._joining:
+            if self._cell.bare:
+                fds, accounts = await self._cell.engine.groups_of(self._cell)
+                try:
+                    await self._agent.join(fds, accounts)
+                finally:
+                    for fd in fds:
+                        os.close(fd)
+                self._cell.bare = False
 
     def bound_cpu(self) -> None:
         """See `Gauge.bound_cpu`; where the groups served before, they have their quota. Raises HouseError."""
@@ -208,48 +228,6 @@ class NativeSandbox:
     async def close(self) -> None:
         self._agent.close()
         await self._cell.engine.close([self._cell])
-
-
-def outcome_of(done: Exit, limits: Limits, after: Usage, denials: dict[str, int] | None = None) -> Outcome:
-    """What happened, from the agent's report and the readings of the groups since its start."""
-    code = os.waitstatus_to_exitcode(done.wait_status)
-    signal = -code if code < 0 else None
-    killed_by: KilledBy | None = None
-    if done.flags & _wire.EXIT_TIMED_OUT:
-        killed_by = KilledBy.TIMEOUT
-    elif after.oom_kills:
-        killed_by = KilledBy.OOM
-    elif done.flags & _wire.EXIT_CPU or signal == signals.SIGXCPU:
-        killed_by = KilledBy.CPU
-    elif done.flags & _wire.EXIT_KILLED:
-        killed_by = KilledBy.USER
-    stdout, stderr = done.stdout, done.stderr
-    if done.flags & _wire.EXIT_NOT_STARTED:
-        stderr = os.strerror(done.error).encode()
-    return Outcome(
-        status=_status(done, code, killed_by),
-        exit_code=None if signal or done.flags & _wire.EXIT_NOT_STARTED else code,
-        signal=signal, killed_by=killed_by, stdout=stdout, stderr=stderr,
-        stdout_bytes=done.stdout_bytes, stderr_bytes=done.stderr_bytes,
-        stdout_truncated=done.stdout_bytes > len(stdout), stderr_truncated=done.stderr_bytes > len(stderr),
-        wall_seconds=done.wall_seconds, cpu_seconds=done.cpu_seconds,
-        peak_memory_bytes=done.peak_rss_bytes if after.peak_memory_bytes is None else after.peak_memory_bytes,
-        peak_processes=after.peak_processes, disk_used_bytes=done.disk_used_bytes, denials=denials or {},
-    )
-
-
-def _status(done: Exit, code: int, killed_by: KilledBy | None) -> Status:
-    if done.flags & _wire.EXIT_NOT_STARTED:
-        return Status.NOT_STARTED
-    if killed_by is KilledBy.TIMEOUT:
-        return Status.TIMED_OUT
-    if killed_by is KilledBy.OOM and code != 0:
-        return Status.OUT_OF_MEMORY
-    if killed_by is KilledBy.CPU:
-        return Status.CPU_LIMIT
-    if code < 0:
-        return Status.SIGNALLED
-    return Status.FAILED if code else Status.OK
 
 
 class NativeBackend:
@@ -366,8 +344,9 @@ class NativeBackend:
         boxes: list[NativeSandbox] = []
         async with self._crews.use(image) as engines:
             try:
+                flags = self._flags | (_wire.OPEN_BARE if count > FEW else 0)
                 for engine, share in self._shares(engines, count):
-                    cells += await engine.open(limits, share, self._network, self._flags)
+                    cells += await engine.open(limits, share, self._network, flags)
                 boxes += [NativeSandbox(cell, limits, image=image, restore=again) for cell in cells]
                 for box in boxes:
                     await box.wait_ready()

@@ -281,9 +281,24 @@ static int answer_now(uint32_t op, uint32_t id, const char *body, size_t n) {
   return 1;
 }
 
+/* Into the control groups whose files came along, before the first program; the last is the CPU account, if the body says so. */
+static void join_groups(uint32_t id, struct cmsghdr *h, const char *body, size_t n) {
+  struct reply r = {0, 0, 0};
+  uint64_t accounts = 0;
+  int fds[MAX_CGROUPS + 1], count = h ? (int)((h->cmsg_len - CMSG_LEN(0)) / sizeof(int)) : 0;
+  if (n >= sizeof accounts) memcpy(&accounts, body, sizeof accounts);
+  if (h) memcpy(fds, CMSG_DATA(h), (size_t)count * sizeof(int));
+  if (accounts && count) cpu_account = fds[--count];
+  for (int i = 0; i < count; i++) {
+    if (write(fds[i], "0", 1) != 1 && !r.error) r.error = errno;
+    close(fds[i]);
+  }
+  say(A_REPLY, id, &r, sizeof r, NULL, 0);
+}
+
 static void receive(void) {
   static char bytes[FRAME_BYTES + 4096];
-  char control[CMSG_SPACE(sizeof(int))];
+  char control[CMSG_SPACE((MAX_CGROUPS + 1) * sizeof(int))];
   for (int round = 0; round < 64; round++) {
     struct iovec v = {bytes, sizeof bytes - 1};
     struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
@@ -295,6 +310,9 @@ static void receive(void) {
     memcpy(&f, bytes, sizeof f);
     char *body = bytes + sizeof f; size_t len = (size_t)n - sizeof f;
     body[len] = 0;
+    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+    if (h && h->cmsg_type != SCM_RIGHTS) h = NULL;
+    if (f.op == A_JOIN) { join_groups(f.id, h, body, len); continue; }
     if (answer_now(f.op, f.id, body, len)) continue;
     if (is_steering(f.op)) {
       struct command *c = find(f.id, 0);
@@ -303,8 +321,7 @@ static void receive(void) {
     }
     struct command *c = find(f.id, 1);
     if (!c || c->state != STAGED) { reply_error(f.id, EBUSY); continue; }
-    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-    if (h && h->cmsg_type == SCM_RIGHTS) memcpy(&c->channel, CMSG_DATA(h), sizeof(int));
+    if (h) memcpy(&c->channel, CMSG_DATA(h), sizeof(int));
     if (f.op == A_PART) stage_part(c, body, len);
     else if (f.op == A_STDIN) stage_stdin(c, body, len);
     else if (f.op == A_RUN) start(c, body, len);

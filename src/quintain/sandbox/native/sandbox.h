@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 /* ---- spawner <-> house (SOCK_SEQPACKET, native byte order) ---- */
-enum { OP_OPEN = 1, OP_CLOSE = 2, OP_OPENED = 3, OP_DOWN = 4, OP_REFUSED = 5, OP_HELLO = 6 };
+enum { OP_OPEN = 1, OP_CLOSE = 2, OP_OPENED = 3, OP_DOWN = 4, OP_REFUSED = 5, OP_HELLO = 6, OP_JOIN = 7, OP_JOINED = 8 };
 enum { NET_LOOPBACK = 0, NET_EMPTY = 1, NET_HOST = 2 };
 
 struct open_request {
@@ -18,9 +18,12 @@ struct open_request {
   uint64_t memory_bytes, disk_bytes, inodes;
   uint32_t processes, cpu_percent, flags, pad;
 };
-enum { OPEN_TERMINALS = 1 }; /* a devpts of its own */
+/* a devpts of its own; no control groups before they are asked for (v1: on v2 a process is born into them) */
+enum { OPEN_TERMINALS = 1, OPEN_BARE = 2 };
 struct close_request { uint32_t op, id; };
-struct opened { uint32_t op, id; int32_t pid; uint32_t slot, again, pad; }; /* again: its groups have served before, with the same limits */
+struct opened { uint32_t op, id; int32_t pid; uint32_t slot, again, bare; }; /* again: its groups have served before, with the same limits */
+/* The groups of a bare sandbox, made now: with it come the files through which its agent joins them, the CPU account last. */
+struct joined { uint32_t op, id; int32_t error; uint32_t accounts; };
 struct refused { uint32_t op, id; int32_t error; char where[64]; };
 /* Read before the cgroup goes; UINT64_MAX = not measured. */
 struct down { uint32_t op, id; int32_t wait_status; uint32_t pad; uint64_t oom_kills, peak_memory_bytes, cpu_ns, peak_processes; };
@@ -32,7 +35,7 @@ enum {
   A_RUN = 3, A_KILL = 4, A_READ = 5, A_WRITE = 6, A_LIST = 7, A_STAT = 8, A_REMOVE = 9, A_MKDIR = 10, A_PING = 11,
   A_READY = 32, A_BROKEN = 33, A_OUT = 34, A_ERR = 35, A_EXIT = 36, A_REPLY = 37, A_DATA = 38, A_OUT_TAIL = 39, A_ERR_TAIL = 40, A_PONG = 41,
   A_SIGNAL = 64, A_INPUT = 65, A_INPUT_END = 66, A_CREDIT = 67, A_RESIZE = 68, A_RENAME = 69, A_PROCESSES = 70, A_READ_AT = 71,
-  A_FREEZE = 72, A_LISTEN = 73,
+  A_FREEZE = 72, A_LISTEN = 73, A_JOIN = 74,
   A_STARTED = 96, /* the program's pid, where there is a warden */ A_TAKEN = 97, /* so many bytes of input were passed on */
   A_GONE = 98     /* nothing of a lingering command is left */
 };
@@ -73,6 +76,7 @@ struct net { int fd, traffic; }; /* a network namespace, and the counters of its
 struct cell {               /* one sandbox, as the spawner sees it; what it holds outlives it where it may be used again */
   uint32_t id; pid_t pid; int closing, holds, made, again, cpu_fd, fds[MAX_CGROUPS]; struct net net;
   uint64_t memory_bytes; uint32_t cpu_percent;
+  int bare; struct open_request want; /* bare: it lives without groups until it is to run a program */
 };
 
 /* root.c, jail.c */

@@ -21,19 +21,21 @@ static struct plan *plan;
 static struct cell *cells;         /* indexed by slot; a slot is a pair of uids and a cgroup name */
 static uint32_t ncells, next_slot;
 
-static void tell(const void *message, size_t n, int fd) {
+static void tell_with(const void *message, size_t n, const int *fds, size_t count) {
   struct iovec v = {(void *)message, n};
-  char control[CMSG_SPACE(sizeof(int))];
+  char control[CMSG_SPACE((MAX_CGROUPS + 1) * sizeof(int))];
   memset(control, 0, sizeof control);
   struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
-  if (fd >= 0) {
-    m.msg_control = control; m.msg_controllen = sizeof control;
+  if (count) {
+    m.msg_control = control; m.msg_controllen = CMSG_SPACE(count * sizeof(int));
     struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-    h->cmsg_level = SOL_SOCKET; h->cmsg_type = SCM_RIGHTS; h->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(h), &fd, sizeof fd);
+    h->cmsg_level = SOL_SOCKET; h->cmsg_type = SCM_RIGHTS; h->cmsg_len = CMSG_LEN(count * sizeof(int));
+    memcpy(CMSG_DATA(h), fds, count * sizeof(int));
   }
   while (sendmsg(plan->control, &m, MSG_NOSIGNAL) < 0) if (errno != EINTR) _exit(0); /* the house is gone */
 }
+
+static void tell(const void *message, size_t n, int fd) { tell_with(message, n, &fd, fd >= 0); }
 
 static void refuse(uint32_t id, int error, const char *where) {
   struct refused r = {OP_REFUSED, id, error, ""};
@@ -47,8 +49,8 @@ static void refuse(uint32_t id, int error, const char *where) {
 #define HOLDING 32   /* up to how many living sandboxes keep descriptors open for the next: each new one must close its copies */
 static uint32_t kept[KEPT], nkept, alive;
 
-static int free_slot(void) {
-  if (nkept) return (int)kept[--nkept];
+static int free_slot(int bare) {
+  if (nkept && !bare) return (int)kept[--nkept];
   for (uint32_t tried = 0; tried < ncells; tried++) {
     uint32_t slot = next_slot;
     next_slot = (next_slot + 1) % ncells;
@@ -67,13 +69,20 @@ static int write_map(pid_t pid, const char *file, const char *text) {
   return n < 0 ? -1 : 0;
 }
 
+static int bare_possible(void) { /* v2 would have to be left again by a process of its own: it is born into its group */
+  for (int i = 0; i < plan->ncgroups; i++) if (plan->cgroups[i].kind == 'u') return 0;
+  return plan->ncgroups > 0;
+}
+
 static void open_one(const struct open_request *want, uint32_t id) {
-  int slot = free_slot(), pair[2] = {-1, -1}, gate[2] = {-1, -1};
+  int bare = want->flags & OPEN_BARE && bare_possible();
+  int slot = free_slot(bare), pair[2] = {-1, -1}, gate[2] = {-1, -1};
   char where[64] = "";
   if (slot < 0) { refuse(id, EAGAIN, "find a free slot"); return; }
   struct cell *cell = &cells[slot];
   if (!cell->made) { for (int i = 0; i < MAX_CGROUPS; i++) cell->fds[i] = -1; cell->cpu_fd = -1; }
-  if (cgroup_make(plan, want, (uint32_t)slot, cell, where, sizeof where)) {
+  cell->bare = bare; cell->want = *want;
+  if (!bare && cgroup_make(plan, want, (uint32_t)slot, cell, where, sizeof where)) {
     int error = errno;
     cell->holds = 0;
     cgroup_done(plan, cell);
@@ -99,7 +108,7 @@ static void open_one(const struct open_request *want, uint32_t id) {
     if (pid == 0) {
       char go;
       if (plan->rootless) { close(gate[1]); if (read(gate[0], &go, 1) != 1) _exit(75); }
-      jail_enter(plan, want, (uint32_t)slot, cell->fds, cell->cpu_fd, net_fd, pair[1]);
+      jail_enter(plan, want, (uint32_t)slot, bare ? NULL : cell->fds, cell->cpu_fd, net_fd, pair[1]);
       _exit(76);
     }
     if (pid < 0) { error = errno; snprintf(where, sizeof where, "clone3"); }
@@ -110,7 +119,7 @@ static void open_one(const struct open_request *want, uint32_t id) {
       }
     }
   }
-  cell->holds = pid > 0 && alive < HOLDING;
+  cell->holds = pid > 0 && alive < HOLDING && !bare;
   cell->net = net;
   if (net.fd >= 0 && !cell->holds) { netpool_drop(net); cell->net.fd = -1; }
   if (pair[1] >= 0) close(pair[1]);
@@ -118,13 +127,13 @@ static void open_one(const struct open_request *want, uint32_t id) {
   cgroup_done(plan, cell);
   if (pid < 0) {
     if (pair[0] >= 0) close(pair[0]);
-    cgroup_remove(plan, (uint32_t)slot);
+    if (!bare) cgroup_remove(plan, (uint32_t)slot);
     refuse(id, error, where);
     return;
   }
   cell->id = id; cell->pid = pid; cell->closing = 0;
   alive++;
-  struct opened done = {OP_OPENED, id, pid, (uint32_t)slot, (uint32_t)cell->again, 0};
+  struct opened done = {OP_OPENED, id, pid, (uint32_t)slot, bare ? 0u : (uint32_t)cell->again, (uint32_t)bare};
   tell(&done, sizeof done, pair[0]);
   close(pair[0]);
 }
@@ -137,13 +146,13 @@ static void bury(uint32_t slot, int status) {
   d.op = OP_DOWN; d.id = cell->id; d.wait_status = status;
   d.oom_kills = d.peak_memory_bytes = d.cpu_ns = d.peak_processes = UINT64_MAX;
   int asked = cell->closing || (WIFEXITED(status) && WEXITSTATUS(status) == 0); /* the agent left when its socket closed */
-  if (!asked) cgroup_usage(plan, slot, &d);
+  if (!asked && !cell->bare) cgroup_usage(plan, slot, &d);
   cell->pid = 0;
   alive--;
   if (cell->net.fd >= 0) netpool_give(cell->net);
   cell->net.fd = -1;
   if (cell->holds && asked && nkept < KEPT && cgroup_reuse(plan, slot)) kept[nkept++] = slot;
-  else { cell->holds = 0; cgroup_done(plan, cell); cgroup_remove(plan, slot); }
+  else { cell->holds = 0; cgroup_done(plan, cell); if (!cell->bare) cgroup_remove(plan, slot); }
   tell(&d, sizeof d, -1);
 }
 
@@ -158,6 +167,27 @@ static void reap(void) {
 static void close_one(uint32_t id) {
   for (uint32_t slot = 0; slot < ncells; slot++)
     if (cells[slot].pid && cells[slot].id == id) { cells[slot].closing = 1; kill(cells[slot].pid, SIGKILL); return; }
+}
+
+/* Control groups for one that has lived without: all of them, or an error. */
+static void join_one(uint32_t id) {
+  struct joined done = {OP_JOINED, id, ESRCH, 0};
+  int fds[MAX_CGROUPS + 1];
+  size_t n = 0;
+  for (uint32_t slot = 0; slot < ncells; slot++) {
+    struct cell *cell = &cells[slot];
+    if (!cell->pid || cell->id != id || !(cell->want.flags & OPEN_BARE)) continue; /* may ask twice: who waited for the first may be gone */
+    char where[64];
+    done.error = cgroup_make(plan, &cell->want, slot, cell, where, sizeof where) ? errno : 0;
+    cell->bare = 0; /* from here on there is something to remove */
+    for (int i = 0; i < plan->ncgroups && !done.error; i++) fds[n++] = cell->fds[i];
+    if (!done.error && cell->cpu_fd >= 0) { fds[n++] = cell->cpu_fd; done.accounts = 1; }
+    tell_with(&done, sizeof done, fds, n);
+    cell->holds = 0;
+    cgroup_done(plan, cell);
+    return;
+  }
+  tell(&done, sizeof done, -1);
 }
 
 static void serve(void) {
@@ -175,6 +205,10 @@ static void serve(void) {
     struct close_request want;
     memcpy(&want, bytes, sizeof want);
     close_one(want.id);
+  } else if (op == OP_JOIN && (size_t)n == sizeof(struct close_request)) {
+    struct close_request want;
+    memcpy(&want, bytes, sizeof want);
+    join_one(want.id);
   }
 }
 
