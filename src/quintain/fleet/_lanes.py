@@ -117,9 +117,9 @@ class Lanes:
         if not {(lane.kind, lane.priority) for lane in self.all if lane.ready}.issuperset(lanes):
             self.forget()
 
-    def probes(self, kinds: Collection[str] | None) -> list[Lane]:
+    def probes(self, kinds: Collection[str] | None, *, stale_seconds: float = STALE_SECONDS) -> list[Lane]:
         """Lanes where nothing waits, and something that was given back or lost may: to be tried now and then."""
-        if time.monotonic() - self._probed < STALE_SECONDS:
+        if time.monotonic() - self._probed < stale_seconds:
             return []
         self._probed = time.monotonic()
         return [lane for lane in self._open(kinds) if not lane.ready and lane.out]

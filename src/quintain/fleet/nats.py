@@ -103,7 +103,7 @@ class NatsQueue:
         while True:
             self._wake.clear()
             await self._lanes.look(stale_seconds=stale_seconds)
-            found = await self._gather(worker, most, kinds)
+            found = await self._gather(worker, most, kinds, stale_seconds)
             left = deadline - time.monotonic()
             if found or (left <= 0 and not stale_seconds):
                 return tuple(found)
@@ -238,11 +238,13 @@ class NatsQueue:
     async def aclose(self) -> None:
         await self._link.aclose()
 
-    async def _gather(self, worker: str, most: int, kinds: Collection[str] | None) -> list[Lease[Job]]:
+    async def _gather(
+        self, worker: str, most: int, kinds: Collection[str] | None, stale_seconds: float,
+    ) -> list[Lease[Job]]:
         """Pull where it is due, until there is enough or nothing more."""
         found: list[Lease[Job]] = []
         try:
-            for lane in self._lanes.probes(kinds):
+            for lane in self._lanes.probes(kinds, stale_seconds=stale_seconds):
                 if len(found) < most:
                     found += await self._pull(lane, worker, most - len(found))
             while len(found) < most:
