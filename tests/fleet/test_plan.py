@@ -199,7 +199,7 @@ def test_a_worker_is_given_only_what_fits_on_its_own_host() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda p: p.offer(ask("a"), at=0.0), "expected new ids"),
+        (lambda p: p.offer(ask("a"), at=0.0), "expected a new id, found 'a'"),
         (lambda p: p.offer_gang("g", [ask("b"), ask("b")], at=0.0), "expected new ids"),
         (lambda p: p.offer_gang("g", [ask("b"), ask("c", kind="k")], at=0.0), "one tenant, kind and priority"),
         (lambda p: p.offer_gang("g", [], at=0.0), "one tenant, kind and priority"),

@@ -13,11 +13,14 @@ from quintain.fleet.plan_tail import Moves, Race, Spares, Tail
 from quintain.fleet.plan_words import Ask, Fairness, Placement, Room, Why
 from quintain.fleet.register import Register, reconcile
 from quintain.fleet.server import NatsServer, nats_server, serve_nats
+from quintain.fleet.simulation import World, simulate
+from quintain.fleet.simulation_words import Flood, Load, Report, Scenario, Weather, usual_loads
 from quintain.fleet.sqlite import SqliteQueue
 
 __all__ = [
-    "Answer", "Ask", "BODY_BYTES", "Card", "Count", "End", "Entry", "Fairness", "Full", "Gone", "Job", "Kept",
-    "Lease", "Line", "MemoryQueue", "Moves", "NatsQueue", "NatsServer", "Pace", "Pacing", "Place", "Placement",
-    "Planner", "Queue", "Race", "Reconciled", "Register", "Room", "Share", "Shelf", "Spares", "SqliteQueue",
-    "State", "Stats", "Tail", "Tally", "Terms", "Tried", "Why", "nats_server", "reconcile", "serve_nats",
+    "Answer", "Ask", "BODY_BYTES", "Card", "Count", "End", "Entry", "Fairness", "Flood", "Full", "Gone", "Job",
+    "Kept", "Lease", "Line", "Load", "MemoryQueue", "Moves", "NatsQueue", "NatsServer", "Pace", "Pacing", "Place",
+    "Placement", "Planner", "Queue", "Race", "Reconciled", "Register", "Report", "Room", "Scenario", "Share",
+    "Shelf", "Spares", "SqliteQueue", "State", "Stats", "Tail", "Tally", "Terms", "Tried", "Weather", "Why",
+    "World", "nats_server", "reconcile", "serve_nats", "simulate", "usual_loads",
 ]

@@ -331,9 +331,10 @@ class Shelf(Generic[T]):
             heapq.heapify(kind.heap)
 
     def _move(self, card: Card[T], place: Place) -> None:
-        self._leave(card)
-        card.place = place
-        self._enter(card)
+        if card.place is not place:
+            self._leave(card)
+            card.place = place
+            self._enter(card)
 
     def _enter(self, card: Card[T]) -> None:
         kind = self._kinds[card.kind]

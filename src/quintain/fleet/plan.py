@@ -103,7 +103,9 @@ class Planner:
 
     def offer(self, ask: Ask, *, at: float) -> None:
         """Somebody wants a place. Raises ValueError for an id that waits or runs already."""
-        self._offer(ask.id, (ask,), at=at, gang=False)
+        if ask.id in self._bids or ask.id in self._runs:
+            raise ValueError(f"expected a new id, found {ask.id!r}")
+        self._enter(ask.id, ((ask.id, ask.need.shape),), ask, at=at, gang=False)
 
     def offer_gang(self, name: str, asks: Sequence[Ask], *, at: float) -> None:
         """Asks that need each other: they begin together or not at all. One tenant, one kind, one priority. Raises
@@ -111,7 +113,13 @@ class Planner:
         parties = {(ask.tenant, ask.kind, ask.priority) for ask in asks}
         if len(parties) != 1:
             raise ValueError(f"gang {name!r}: expected asks of one tenant, kind and priority, found {sorted(parties)}")
-        self._offer(name, asks, at=at, gang=True)
+        ids = [ask.id for ask in asks]
+        if len(set(ids)) < len(ids) or any(id in self._bids or id in self._runs for id in ids):
+            raise ValueError(f"gang {name!r}: expected new ids, found {ids}")
+        charge = self._parties.charge
+        members = [(ask.id, ask.need.shape) for ask in asks]
+        members.sort(key=lambda member: (-charge(member[1]), member[1], member[0]))  # so they are placed: largest first
+        self._enter(name, tuple(members), asks[0], at=at, gang=True)
 
     def withdraw(self, id: str) -> bool:
         """An ask that waits is not wanted any more; of a gang, none is. `False` where it does not wait."""
@@ -213,25 +221,17 @@ class Planner:
 
     # How it is done.
 
-    def _offer(self, name: str, asks: Sequence[Ask], *, at: float, gang: bool) -> None:
-        ids = [ask.id for ask in asks]
-        taken = [id for id in ids if id in self._bids or id in self._runs]
-        if taken or len(set(ids)) < len(ids):
-            raise ValueError(f"expected new ids, found {taken or ids}")
-        first = asks[0]
-        members = tuple((ask.id, ask.need.shape) for ask in asks)
-        if gang:  # largest first: so they are placed
-            charge = self._parties.charge
-            members = tuple(sorted(members, key=lambda member: (-charge(member[1]), member[1], member[0])))
+    def _enter(self, name: str, members: tuple[tuple[str, Shape], ...], ask: Ask, *, at: float, gang: bool) -> None:
+        """A bid begins to wait; `ask` is any of its asks."""
         lane = self._lane(tuple(shape for _, shape in members), gang)
         self._number += 1
         bid = Bid(
-            name, members, kind=self._parties.kind(first.tenant, first.kind), lane=lane, number=self._number,
-            rank=self.fairness.rank(at, first.priority),
+            name, members, kind=self._parties.kind(ask.tenant, ask.kind), lane=lane, number=self._number,
+            rank=self.fairness.rank(at, ask.priority),
         )
         lane.add(bid)
         self._waiting[lane] = None
-        for id in ids:
+        for id, _ in members:
             self._bids[id] = bid
 
     def _choose(self, at: float, only: Host | None) -> tuple[Bid, list[Host]] | None:

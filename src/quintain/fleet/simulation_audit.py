@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from array import array
 from collections.abc import Collection
 
+from quintain.fleet.plan_words import Shape
 from quintain.fleet.simulation_words import Load, Scenario
 
 _KEPT = 20  # violations in words; all are counted
@@ -16,10 +18,13 @@ _NEVER = -math.inf
 class _Held:
     """What is known of one episode: its latest lease, and where it takes room."""
 
-    __slots__ = ("attempt", "host", "load", "until")
+    __slots__ = ("attempt", "host", "load", "put", "shape", "until", "waits")
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: Load, shape: Shape, put: float) -> None:
+        self.put = put
+        self.waits = False
         self.load = load
+        self.shape = shape
         self.attempt = 0
         self.until = _NEVER
         self.host: str | None = None
@@ -45,6 +50,7 @@ class Audit:
         self.arrived = self.done = self.dead = self.doubled = self.late = self.redelivered = 0
         self.waits = array("d")
         self.first_waits: dict[str, float] = {}
+        self.longest_waits: dict[str, float] = {}
         self.useful = self.ideal = 0.0
         self.running = self.peak = 0
         self._finished: set[str] = set()
@@ -56,16 +62,21 @@ class Audit:
         self._hosts = 0
         self._asked = 0  # CPU thousandths of all that has arrived and is not over
         self._now = 0.0
-        self._tenants = {load.tenant: 0.0 for load in scenario.loads}
-        self._kinds = {(load.tenant, load.kind): 0.0 for load in scenario.loads}
+        loads = list(dict.fromkeys((*scenario.loads, *(flood.load for flood in scenario.floods))))
+        self._loads = loads
+        self._sorts = {load: f"{load.kind}/{load.priority}" for load in loads}
+        self._tenants = {load.tenant: 0.0 for load in loads}
+        self._kinds = {(load.tenant, load.kind): 0.0 for load in loads}
         self._waiting = dict.fromkeys(self._kinds, 0)
+        self._shapes = {(load.tenant, load.kind): load.need.shape for load in loads}
+        self._ranks: dict[tuple[str, str], list[tuple[float, str]]] = {party: [] for party in self._kinds}
         self._charges: dict[tuple[str, str], float] = {}
         self._peers = {
             (load.tenant, load.kind): tuple(
-                (other.tenant, other.kind) for other in scenario.loads
+                (other.tenant, other.kind) for other in loads
                 if other.need == load.need and other.gang == 1 and other is not load
             )
-            for load in scenario.loads
+            for load in loads
         }
 
     def wrong(self, words: str) -> None:
@@ -101,12 +112,18 @@ class Audit:
 
     def put(self, id: str, load: Load, at: float) -> None:
         self.arrived += 1
-        self._book[id] = _Held(load)
+        shape = self._shapes[load.tenant, load.kind]
+        self._book[id] = _Held(load, shape, at)
         self._born[id] = at
-        self._asked += load.need.shape[0]
+        self._asked += shape[0]
 
-    def offered(self, load: Load) -> None:
-        self._waiting[load.tenant, load.kind] += 1
+    def offered(self, id: str, load: Load, put_seconds: float) -> None:
+        party = (load.tenant, load.kind)
+        self._waiting[party] += 1
+        if load.gang == 1:
+            self._book[id].waits = True
+            rank = put_seconds - load.priority * self.scenario.ageing_seconds
+            heapq.heappush(self._ranks[party], (rank, id))
 
     def placed(self, id: str, host: str, *, attempt: int, until: float, at: float, in_turn: bool) -> None:
         """A decision became a lease. `in_turn` is false where hosts were being cleared, and so for gangs."""
@@ -117,14 +134,17 @@ class Audit:
         load = held.load
         party = (load.tenant, load.kind)
         self._waiting[party] -= 1
-        if in_turn and load.gang == 1:
-            self._check_turn(load, party)
+        if load.gang == 1:
+            held.waits = False
+            self._check_age(id, party, check=in_turn)
+            if in_turn:
+                self._check_turn(load, party)
         if attempt != held.attempt + 1 or held.until > at or held.host is not None:
             self.wrong(f"{id} attempt {attempt} while attempt {held.attempt} stands until {held.until:.3f} s")
         self.redelivered += attempt > 1
         held.attempt, held.until, held.host = attempt, until, host
         use = self._uses[host]
-        shape = load.need.shape
+        shape = held.shape
         use.cpu += shape[0]
         use.memory += shape[1]
         use.slots += 1
@@ -139,6 +159,9 @@ class Audit:
         if born is not None:
             self.waits.append(at - born)
             self.first_waits.setdefault(load.kind, at - born)
+            sort = self._sorts[load]
+            if at - born >= self.longest_waits.get(sort, 0.0):
+                self.longest_waits[sort] = at - born
 
     def freed(self, id: str) -> None:
         """The planner gives its place to others."""
@@ -148,7 +171,7 @@ class Audit:
             return
         load = held.load
         use = self._uses[held.host]
-        shape = load.need.shape
+        shape = held.shape
         use.cpu -= shape[0]
         use.memory -= shape[1]
         use.slots -= 1
@@ -205,7 +228,7 @@ class Audit:
         if held.host is not None:
             self.wrong(f"{id} is over and keeps its place")
         self.dead += dead
-        self._asked -= held.load.need.shape[0]
+        self._asked -= held.shape[0]
 
     def agree(self, *, running: int, waiting: int, offered: int) -> None:
         """Both accounts, from the ground up: the planner's running and waiting, and what is offered to it."""
@@ -219,6 +242,22 @@ class Audit:
     @property
     def lost(self) -> int:
         return self.arrived - len(self._finished) - self.dead
+
+    def _check_age(self, id: str, party: tuple[str, str], *, check: bool) -> None:
+        """Nobody of the same tenant and kind had a smaller rank: that is what bounds how often age is overtaken."""
+        ranks = self._ranks[party]
+        while ranks:
+            rank, first = ranks[0]
+            held = self._book.get(first)
+            if held is not None and held.waits:
+                if check and rank < self._rank(id) - _LEVEL:
+                    self.wrong(f"{id} before {first}, which has aged more")
+                return
+            heapq.heappop(ranks)
+
+    def _rank(self, id: str) -> float:
+        held = self._book[id]
+        return held.put - held.load.priority * self.scenario.ageing_seconds
 
     def _check_turn(self, load: Load, party: tuple[str, str]) -> None:
         """Nobody who waits for the same shape has a smaller share for its weight."""
@@ -241,7 +280,7 @@ class Audit:
         for party in self._charges:
             if self._charges[party]:
                 running[party] = round(self._kinds[party] / self._charges[party])
-        for load in self.scenario.loads:
+        for load in self._loads:
             shape = load.need.shape
             charge = max(shape[0] / cpu, shape[1] / memory, 1 / slots) if count else 1.0
             self._charges[load.tenant, load.kind] = charge

@@ -40,8 +40,17 @@ class Weather(msgspec.Struct, frozen=True, kw_only=True):
     straggler_factor: float = 8.0
 
 
+class Flood(msgspec.Struct, frozen=True, kw_only=True):
+    """So many episodes more, all at once, whatever waits already."""
+
+    at_seconds: float
+    load: Load
+    count: int
+
+
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """A fleet and what it is to do. Work comes in bursts of `burst` episodes as long as fewer than `backlog` wait.
+    """A fleet and what it is to do. Work comes in bursts of `burst` episodes, `episodes` in all, whenever no more than
+    `backlog` would wait then; `floods` come besides.
 
     `fine` is the share of episodes that are played turn by turn through `rollout.Machine`, with a journal from which
     the next worker goes on; the others are one span of time that begins anew after a loss. `start_seconds` is what a
@@ -53,6 +62,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 128
     episodes: int = 1_000_000
     loads: tuple[Load, ...]
+    floods: tuple[Flood, ...] = ()
     burst: int = 5_000
     backlog: int = 10_000
     deadline_seconds: float = 600.0
@@ -97,6 +107,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     peak: int
     seconds: float
     first_wait_s: dict[str, float]  # by kind: how long its first episode waited
+    longest_wait_s: dict[str, float]  # by kind and priority, as in `code/2`
 
 
 def usual_loads() -> tuple[Load, ...]:
