@@ -31,7 +31,7 @@ class Session(Protocol):
 
 
 class SqliteSession:
-    types: Mapping[str, str] = {"bytes": "blob", "float": "real"}  # noqa: RUF012
+    types: Mapping[str, str] = {"bytes": "blob", "float": "real"}
     alone = "select 1"  # each is alone
     errors: tuple[type[Exception], ...] = (sqlite3.Error,)
 
@@ -58,7 +58,7 @@ class SqliteSession:
 class PostgresSession:
     """Connects again after a connection was lost: what was under way then has failed, and may be asked again."""
 
-    types: Mapping[str, str] = {"bytes": "bytea", "float": "double precision"}  # noqa: RUF012
+    types: Mapping[str, str] = {"bytes": "bytea", "float": "double precision"}
     alone = "select pg_advisory_xact_lock(7169746174)"  # tables cannot be made by two at once
 
     def __init__(self, url: str, where: str) -> None:
