@@ -22,6 +22,7 @@ _OWN = {
     "questions": "quintain.tasks.formats.questions:QuestionsFormat",
     "quixbugs": "quintain.tasks.formats.quixbugs:QuixBugsFormat",
     "reasoning-gym": "quintain.tasks.formats.reasoning:ReasoningGymFormat",
+    "repair": "quintain.tasks.formats.repair:RepairFormat",
     "stdin": "quintain.tasks.formats.stdinrows:StdinFormat",
     "swe": "quintain.tasks.formats.swe:SweFormat",
     "testeval": "quintain.tasks.formats.testeval:TestEvalFormat",

@@ -1,0 +1,332 @@
+"""The learner behind `quintain train`: it repairs programs, first as it was shown, then by trial, error and feedback.
+
+A state is a task with the attempts made at it so far. From each state of a batch the policy draws G edits; each becomes
+a program that is executed, and the group's rewards, compared with each other, move the policy (GRPO with PPO's clip).
+Most draws of a group are alike, so that few programs make many comparisons; `fresh` bounds how many new ones a group
+may ask for: the draws beyond it are not measured, and like a reward that the house lost they are in no baseline. An
+edit that failed leads to a further state, whose features tell what it did to the tests: so the policy learns to try
+again.
+
+What a step does depends on the seed, the step's number, the parameters and the states that wait, and on nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor
+
+from quintain.train.advantage import grpo
+from quintain.train.control import Control, controlled
+from quintain.train.judging import Judged, Lost, Memory
+from quintain.train.loss import aggregate, ppo_clip
+from quintain.train.repair_features import Case, features_of
+from quintain.train.repair_policy import Batch, RepairNet
+from quintain.train.repair_problem import MOST_ATTEMPTS, Demo, Drawn, Problem, RepairSettings
+from quintain.types import Task
+
+
+class RepairLearner:
+    """Learns from `demos`, then from rewards; see `RepairSettings`. `tasks` are those to train on, `held_out` those to
+    be evaluated on only. Rewards come through `memory`."""
+
+    def __init__(
+        self, tasks: Sequence[Task], held_out: Sequence[Task], demos: Sequence[Demo], memory: Memory,
+        settings: RepairSettings | None = None,
+    ) -> None:
+        self.settings = settings or RepairSettings()
+        self.memory = memory
+        self.problems = {task.id: Problem(task) for task in tasks}
+        self.held_out = [Problem(task) for task in held_out]
+        self._demos = list(demos)
+        self._examples: list[tuple[str, tuple[int, ...], int]] = []
+        torch.manual_seed(self.settings.seed)
+        self.net = RepairNet(width=self.settings.width, layers=self.settings.layers)
+        self._optimiser = torch.optim.AdamW(self.net.parameters(), lr=self.settings.sft_rate, weight_decay=0.01)
+        self._lost = Lost(self.settings.house_failures, seed=self.settings.seed)
+        self._waiting: list[tuple[str, list[int]]] = []  # states after a failed attempt, oldest first
+        self._ahead: Drawn | None = None  # drawn before the last update, where staleness allows it
+        self.step = 0
+        self.overlapped_seconds = 0.0  # of the time in sandboxes: while an update was made
+
+    @property
+    def parameters(self) -> int:
+        return sum(p.numel() for p in self.net.parameters())
+
+    @property
+    def stage(self) -> str:
+        return "sft" if self.step < self.settings.sft_steps else "rl"
+
+    @property
+    def done(self) -> bool:
+        return self.step >= self.settings.sft_steps + self.settings.rl_steps
+
+    # --- what decides the next step -------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """All that decides the next step, for a checkpoint; tensors, numbers and texts only."""
+        return {
+            "step": self.step, "net": self.net.state_dict(), "optimiser": self._optimiser.state_dict(),
+            "waiting": [[task, list(tried)] for task, tried in self._waiting],
+            "ahead": None if self._ahead is None else msgspec.to_builtins(self._ahead),
+            "settings": msgspec.json.encode(self.settings).decode(),
+        }
+
+    async def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from there. What the waiting states have seen is asked of the memory again. Raises ValueError for a
+        state of other settings."""
+        if state["settings"] != msgspec.json.encode(self.settings).decode():
+            raise ValueError(f"expected a checkpoint of the same settings, found {state['settings']}")
+        self.step = state["step"]
+        self.net.load_state_dict(state["net"])
+        self._optimiser.load_state_dict(state["optimiser"])
+        self._waiting = [(task, list(tried)) for task, tried in state["waiting"]]
+        self._ahead = None if state["ahead"] is None else msgspec.convert(state["ahead"], Drawn)
+        drawn = self._ahead
+        before = [*self._waiting, *(zip(drawn.tasks, drawn.tried, strict=True) if drawn else ())]
+        await self._judge([(task, pick) for task, tried in before for pick in tried])
+
+    # --- learning from demonstrations -----------------------------------------------------------------------------
+
+    async def prepare(self) -> int:
+        """Execute the demonstrations, keep those that solve their task, and show a third of them after a wrong attempt
+        too, executed as well. How many demonstrations stayed."""
+        dice = random.Random(f"{self.settings.seed} demos")
+        shown = [(demo.task, self.problems[demo.task].pick_of(demo.edit)) for demo in self._demos]
+        right = [pair for pair, judged in zip(shown, await self._judge(shown), strict=True) if judged.solved]
+        wrong = []
+        for task, pick in right[::3]:
+            others = [n for n in range(len(self.problems[task].case.code.edits)) if n != pick]
+            if others:
+                wrong.append((task, dice.choice(others), pick))
+        seen = await self._judge([(task, other) for task, other, _ in wrong])
+        self._examples = [(task, (), pick) for task, pick in right]
+        self._examples += [(task, (other,), pick) for (task, other, pick), judged in zip(wrong, seen, strict=True)
+                           if judged.verdict is not None and not judged.solved]
+        return len(right)
+
+    def _imitate(self) -> dict[str, float]:
+        dice = self._dice("sft")
+        if not self._examples:
+            raise ValueError("expected demonstrations that solve their tasks, found none: prepare() comes first")
+        chosen = dice.sample(self._examples, min(32, len(self._examples)))
+        cases = [self.problems[task].state(tried) for task, tried, _ in chosen]
+        logp = self.net(Batch([features_of(case, shuffle=dice) for case in cases]))
+        right = torch.tensor([pick for *_, pick in chosen])
+        loss = -logp.gather(1, right[:, None]).mean()
+        ahead = self.settings.sft_steps - self.step
+        self._descend(loss, self.settings.sft_rate * min(1.0, (self.step + 1) / 20, max(0.1, ahead / 50)))
+        return {"loss": loss.item(), "accuracy": (logp.argmax(1) == right).float().mean().item()}
+
+    # --- learning from rewards ------------------------------------------------------------------------------------
+
+    async def update(self) -> dict[str, float]:
+        """One step, and what is to be told of it."""
+        if self.stage == "sft":
+            told = self._imitate()
+            self.step += 1
+            if self.stage == "rl":  # what it learnt stays, what the optimiser remembers of the way does not
+                self._optimiser = torch.optim.AdamW(self.net.parameters(), lr=self.settings.rate, weight_decay=0.01)
+            return told
+        return await (self._reinforce() if self.settings.staleness == 0 else self._reinforce_ahead())
+
+    async def _reinforce(self) -> dict[str, float]:
+        drawn = self._draw(self.step)
+        rewards, judged = await self._rewards(drawn)
+        told = self._learn(drawn, rewards)
+        self._lead_on(drawn, judged)
+        self.step += 1
+        return told
+
+    async def _reinforce_ahead(self) -> dict[str, float]:
+        """The same with the next batch drawn before this one's update: its programs run while the update is made."""
+        drawn = self._ahead or self._draw(self.step)
+        rewards, judged = await self._rewards(drawn)
+        self._lead_on(drawn, judged)
+        self._ahead = self._draw(self.step + 1)
+        judged_before, began = self.memory.seconds, time.monotonic()
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._judge_drawn(self._ahead))
+            learning = both.create_task(asyncio.to_thread(self._learn, drawn, rewards))
+            await learning
+            learnt_for = time.monotonic() - began
+        self.overlapped_seconds += min(learnt_for, self.memory.seconds - judged_before)
+        self.step += 1
+        return learning.result()
+
+    def _draw(self, step: int) -> Drawn:
+        """Choose the states of a step, and draw from each."""
+        dice = random.Random(f"{self.settings.seed} draw {step}")
+        states = self._states(step)
+        with torch.no_grad():
+            logp = self.net(Batch([features_of(self.problems[task].state(tried), shuffle=dice)
+                                   for task, tried in states]))
+        picks, logprobs = [], []
+        for row in logp.tolist():
+            chances = [math.exp(value) for value in row]
+            drawn = dice.choices(range(len(row)), chances, k=self.settings.group)
+            picks.append(drawn)
+            logprobs.append([row[pick] for pick in drawn])
+        return Drawn(step=step, tasks=[task for task, _ in states], tried=[list(tried) for _, tried in states],
+                     picks=picks, logprobs=logprobs)
+
+    def _states(self, step: int) -> list[tuple[str, list[int]]]:
+        """Some that wait for another attempt, the newest first, then tasks in an order that each epoch shuffles."""
+        again = min(len(self._waiting), int(self.settings.batch * self.settings.again))
+        states = [self._waiting.pop() for _ in range(again)]
+        del self._waiting[: max(0, len(self._waiting) - 4 * self.settings.batch)]
+        ids = list(self.problems)
+        need = self.settings.batch - again
+        first = (step - self.settings.sft_steps) * self.settings.batch
+        for nth in range(first, first + need):
+            epoch, place = divmod(nth, len(ids))
+            order = random.Random(f"{self.settings.seed} epoch {epoch}").sample(range(len(ids)), len(ids))
+            states.append((ids[order[place]], []))
+        return states
+
+    async def _judge_drawn(self, drawn: Drawn) -> list[list[Judged | None]]:
+        """What each draw came to, [B, G]; None for one that was lost, or was one new program too many."""
+        lost = iter(self._lost.among(drawn.step, len(drawn.tasks) * self.settings.group))
+        asked: list[tuple[str, int]] = []
+        measured: list[list[bool]] = []
+        for task, picks in zip(drawn.tasks, drawn.picks, strict=True):
+            fresh: set[int] = set()
+            row = []
+            for pick in picks:
+                gone = next(lost)
+                known = pick in fresh or self.memory.knows(self.problems[task].attempted(pick))
+                if not gone and not known and len(fresh) < self.settings.fresh:
+                    fresh.add(pick)
+                    known = True
+                row.append(known and not gone)
+                if known and not gone:
+                    asked.append((task, pick))
+            measured.append(row)
+        found = iter(await self._judge(asked))
+        return [[next(found) if known else None for known in row] for row in measured]
+
+    async def _rewards(self, drawn: Drawn) -> tuple[list[list[float | None]], list[list[Judged | None]]]:
+        """The rewards that are trained on, [B, G], and what they were made of."""
+        judged = await self._judge_drawn(drawn)
+        rewards = [[None if one is None else one.reward for one in row] for row in judged]
+        if self.settings.naive:
+            lost = iter(self._lost.among(drawn.step, len(drawn.tasks) * self.settings.group))
+            rewards = [[0.0 if next(lost) else reward for reward in row] for row in rewards]
+        if self.settings.control is not Control.NONE:
+            flat = [reward for row in rewards for reward in row]
+            dealt = iter(controlled(flat, self.settings.control, seed=self.settings.seed * 1_000_003 + drawn.step))
+            rewards = [[next(dealt) for _ in row] for row in rewards]
+        return rewards, judged
+
+    def _learn(self, drawn: Drawn, rewards: Sequence[Sequence[float | None]]) -> dict[str, float]:
+        """Move the parameters by a batch whose rewards are known."""
+        advantages = [grpo(row) for row in rewards]
+        mask = torch.tensor([[float(a is not None) for a in row] for row in advantages])
+        advantage = torch.tensor([[a or 0.0 for a in row] for row in advantages])
+        useful = [any(row) for row in advantages]
+        told = self._told(rewards, useful)
+        if not any(useful):
+            return told
+        picks, old = torch.tensor(drawn.picks), torch.tensor(drawn.logprobs)
+        dice = random.Random(f"{self.settings.seed} learn {drawn.step}")
+        entropy = torch.zeros(())
+        for _ in range(self.settings.passes):
+            batch = Batch([features_of(self.problems[task].state(tried), shuffle=dice)
+                           for task, tried in zip(drawn.tasks, drawn.tried, strict=True)])
+            logp = self.net(batch)
+            entropy = _entropy(logp)
+            losses = ppo_clip(logp.gather(1, picks), old, advantage, mask)
+            self._descend(aggregate(losses, mask) - self.settings.entropy * entropy, self._rate())
+        return {**told, "entropy": entropy.item()}
+
+    def _told(self, rewards: Sequence[Sequence[float | None]], useful: Sequence[bool]) -> dict[str, float]:
+        flat = [reward for row in rewards for reward in row]
+        known = [reward for reward in flat if reward is not None]
+        return {
+            "reward": sum(known) / len(known) if known else 0.0, "unmeasured": 1 - len(known) / len(flat),
+            "useless": 1 - sum(useful) / len(useful),
+        }
+
+    def _lead_on(self, drawn: Drawn, judged: Sequence[Sequence[Judged | None]]) -> None:
+        """From a state whose likeliest executed draw failed, that one leads to a further state."""
+        for task, tried, picks, logprobs, row in zip(
+            drawn.tasks, drawn.tried, drawn.picks, drawn.logprobs, judged, strict=True,
+        ):
+            if len(tried) + 1 >= MOST_ATTEMPTS:
+                continue
+            failed = [(logprob, -pick) for pick, logprob, one in zip(picks, logprobs, row, strict=True)
+                      if one is not None and one.verdict is not None and not one.solved]
+            if failed:
+                self._waiting.append((task, [*tried, -max(failed)[1]]))
+
+    def _rate(self) -> float:
+        done = self.step - self.settings.sft_steps
+        ahead = self.settings.rl_steps - done
+        return self.settings.rate * min(1.0, (done + 1) / 20, max(0.1, ahead / (0.3 * self.settings.rl_steps + 1)))
+
+    def _descend(self, loss: Tensor, rate: float) -> None:
+        for group in self._optimiser.param_groups:
+            group["lr"] = rate
+        self._optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+        self._optimiser.step()
+
+    def _dice(self, what: str) -> random.Random:
+        return random.Random(f"{self.settings.seed} {what} {self.step}")
+
+    async def _judge(self, asked: Sequence[tuple[str, int]]) -> list[Judged]:
+        problems = self.problems
+        judged = await self.memory.judge([problems[task].attempted(pick) for task, pick in asked])
+        for (task, pick), one in zip(asked, judged, strict=True):
+            problems[task].saw(pick, one)
+        return judged
+
+    # --- how good it is -------------------------------------------------------------------------------------------
+
+    async def evaluate(self, count: int | None = None) -> dict[str, float]:
+        """Of the held-out tasks (the first `count`) the shares that are solved at the first attempt and within three,
+        each attempt the likeliest edit after what the earlier ones came to. A task that the house could not judge is
+        in neither."""
+        problems = self.held_out[:count]
+        tried: list[list[int]] = [[] for _ in problems]
+        solved_at: list[int | None] = [None] * len(problems)
+        unknown: set[int] = set()
+        for nth in range(MOST_ATTEMPTS):
+            left = [n for n in range(len(problems)) if solved_at[n] is None and n not in unknown
+                    and len(tried[n]) < len(problems[n].case.code.edits)]
+            if not left:
+                break
+            picks = self._best([problems[n].state(tried[n]) for n in left])
+            asked = [problems[n].attempted(pick) for n, pick in zip(left, picks, strict=True)]
+            for n, pick, judged in zip(left, picks, await self.memory.judge(asked), strict=True):
+                problems[n].saw(pick, judged)
+                tried[n].append(pick)
+                if judged.verdict is None:
+                    unknown.add(n)
+                elif judged.solved:
+                    solved_at[n] = nth
+        known = [at for n, at in enumerate(solved_at) if n not in unknown]
+        total = max(1, len(known))
+        return {"pass_at_1": sum(at == 0 for at in known) / total,
+                "within_3": sum(at is not None for at in known) / total, "tasks": float(len(known))}
+
+    def _best(self, cases: Sequence[Case]) -> list[int]:
+        found: list[int] = []
+        with torch.no_grad():
+            for first in range(0, len(cases), 64):
+                logp = self.net(Batch([features_of(case) for case in cases[first: first + 64]]))
+                found += logp.argmax(1).tolist()
+        return found
+
+
+def _entropy(logp: Tensor) -> Tensor:
+    """Mean entropy in nats of rows of log-probabilities."""
+    return -(logp.exp() * logp.clamp(min=-50.0)).sum(-1).mean()

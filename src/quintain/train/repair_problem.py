@@ -1,0 +1,136 @@
+"""What a training to repair is made of: its dials, its demonstrations, and each task as it is known so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from quintain.train.control import Control
+from quintain.train.judging import Attempted, Judged, Memory
+from quintain.train.loop import Learner
+from quintain.train.repair_cases import case_of, tests_after
+from quintain.train.repair_edits import Edit, read_code
+from quintain.train.repair_features import Case, Test, Tried
+from quintain.types import Task
+
+#: A state of more attempts than this is given up.
+MOST_ATTEMPTS = 3
+
+
+class RepairSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The dials of a training. `batch` states of `group` draws a step, each group with at most `fresh` new programs;
+    `again` is the share of a batch that may be states after a failed attempt; `passes` updates for each batch.
+    `staleness` 1: the next batch is drawn before the update of this one, and executed meanwhile. `house_failures` is
+    the share of rewards that is lost on purpose, `naive` pays 0 for a lost reward instead of leaving it out."""
+
+    seed: int = 0
+    demos: int = 200
+    sft_steps: int = 100
+    rl_steps: int = 400
+    batch: int = 24
+    group: int = 12
+    fresh: int = 2
+    again: float = 0.35
+    passes: int = 1
+    sft_rate: float = 2e-3
+    rate: float = 1e-3
+    entropy: float = 0.005
+    width: int = 64
+    layers: int = 2
+    staleness: int = 0
+    control: Control = Control.NONE
+    house_failures: float = 0.0
+    naive: bool = False
+
+    def __post_init__(self) -> None:
+        if self.batch < 1 or self.group < 2 or self.fresh < 1 or self.passes < 1:
+            raise ValueError("expected batch, fresh and passes of at least 1 and a group of at least 2")
+        if not 0.0 <= self.again < 1.0:
+            raise ValueError(f"expected again in [0, 1), found {self.again!r}")
+        if self.staleness not in (0, 1):
+            raise ValueError(f"expected a staleness of 0 or 1 updates, found {self.staleness!r}")
+
+
+class Demo(msgspec.Struct, frozen=True, kw_only=True):
+    """A repair that was executed and solved its task: the answer to learn from."""
+
+    task: str
+    edit: Edit
+
+
+class Drawn(msgspec.Struct, kw_only=True):
+    """A batch as it was sampled: for each of B states its task, the attempts before, the edits drawn (indices into
+    the task's edits, [B, G]) and their log-probabilities then."""
+
+    step: int
+    tasks: list[str]
+    tried: list[list[int]]
+    picks: list[list[int]]
+    logprobs: list[list[float]]
+
+
+class Problem:
+    """One task as the learner holds it: the case as asked, and how the tests went after each edit that was tried."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.case = case_of(task)
+        self.after: dict[int, tuple[Test, ...]] = {}
+
+    def attempted(self, pick: int) -> Attempted:
+        source = self.case.code.edited(self.case.code.edits[pick])
+        return Attempted(task=self.task.id, version=self.task.version,
+                         files={**self.task.files, self.task.entry.path: source.encode()})
+
+    def state(self, tried: Sequence[int]) -> Case:
+        """The case after some attempts, all of which have been executed."""
+        if not tried:
+            return self.case
+        edits = self.case.code.edits
+        return msgspec.structs.replace(self.case, tried=tuple(Tried(edits[n], self.after[n]) for n in tried))
+
+    def saw(self, pick: int, judged: Judged) -> None:
+        if judged.verdict is not None and pick not in self.after:
+            self.after[pick] = tests_after(self.case.tests, judged.verdict)
+
+    def pick_of(self, edit: Edit) -> int:
+        """Raises ValueError for an edit that is not open to this task."""
+        return self.case.code.edits.index(edit)
+
+
+def demo_of(task: Task, right: bytes) -> Demo | None:
+    """The demonstration in a right answer: the one edit that leads to it, or None where none does."""
+    case = case_of(task)
+    wanted = read_code(right.decode())
+    for edit in case.code.edits:
+        if case.code.edited(edit) == wanted.source:
+            return Demo(task=task.id, edit=edit)
+    return None
+
+
+class RepairLearning(Learner, Protocol):
+    """The learner of repairs, as whoever starts a training sees it."""
+
+    settings: RepairSettings
+    memory: Memory
+    problems: dict[str, Problem]
+    held_out: list[Problem]
+    overlapped_seconds: float
+
+    @property
+    def parameters(self) -> int: ...
+
+    async def prepare(self) -> int: ...
+
+
+def repair_learner(
+    tasks: Sequence[Task], held_out: Sequence[Task], demos: Sequence[Demo], memory: Memory,
+    settings: RepairSettings | None = None,
+) -> RepairLearning:
+    """The learner of `quintain.train.repair_learner`; needs torch, on CPU. Raises ModuleNotFoundError without it, and
+    ValueError for a task that is no repair."""
+    from quintain.train.repair_learner import RepairLearner
+
+    return RepairLearner(tasks, held_out, demos, memory, settings)
