@@ -26,7 +26,7 @@ def groups(box: Any) -> str:
 def test_the_first_program_is_bounded_like_any_other(rootless: bool) -> None:
     async def main() -> list[Outcome]:
         backend = NativeBackend(engines=1, rootless=rootless or None)
-        async with backend, backend.open(count=6, limits=LIMITS) as boxes:
+        async with backend, backend.open(count=66, limits=LIMITS) as boxes:
             for box in boxes:
                 await box.files.write("given.txt", b"before any program\n")
             async with asyncio.TaskGroup() as group:
@@ -49,7 +49,7 @@ def test_the_first_program_is_bounded_like_any_other(rootless: bool) -> None:
 def test_only_those_that_run_something_take_groups_and_all_are_given_back() -> None:
     async def main() -> tuple[list[str], list[str], bool]:
         async with NativeBackend(engines=1, warm=Warm()) as backend:
-            async with backend.open(count=5, limits=LIMITS) as boxes:
+            async with backend.open(count=65, limits=LIMITS) as boxes:
                 before = [groups(box) for box in boxes]
                 async with asyncio.TaskGroup() as group:  # at once in one sandbox: it joins once
                     for _ in range(4):
@@ -74,7 +74,7 @@ def backend_groups(text: str) -> Path:
 
 def test_one_that_ends_before_it_joined_leaves_the_others_alone() -> None:
     async def main() -> list[str]:
-        async with NativeBackend(engines=1) as backend, backend.open(count=5, limits=LIMITS) as boxes:
+        async with NativeBackend(engines=1) as backend, backend.open(count=65, limits=LIMITS) as boxes:
             tasks = [asyncio.ensure_future(box.run(["sleep", "5"])) for box in boxes[:2]]
             await asyncio.sleep(0)
             for task in tasks:
@@ -82,4 +82,4 @@ def test_one_that_ends_before_it_joined_leaves_the_others_alone() -> None:
             await asyncio.wait(tasks)
             return [(await box.run(["echo", "here"])).text for box in boxes]
 
-    assert asyncio.run(main()) == ["here\n"] * 5
+    assert asyncio.run(main()) == ["here\n"] * 65

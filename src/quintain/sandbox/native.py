@@ -38,7 +38,8 @@ from quintain.sandbox.image import Image, Images, Ran
 from quintain.types import MEBIBYTE, FaultKind, HouseError, KilledBy, Limits, Network, Outcome, Status
 
 DOWN_NEWS_WITHIN_SECONDS = 2.0
-FEW = 4
+FEW = 4  # who asks for so many will run programs in them at once
+MANY = 64  # more get their control groups with their first program: until then they hold the agent alone
 CPU_PERCENT = 100  # of one CPU: what a sandbox may use over time
 IMAGES = ("host", "dir:PATH", "oci:LAYOUT[:TAG]", "build:CONTEXT", "+rw")
 BUILD_LIMITS = Limits(
@@ -344,7 +345,7 @@ class NativeBackend:
         boxes: list[NativeSandbox] = []
         async with self._crews.use(image) as engines:
             try:
-                flags = self._flags | (_wire.OPEN_BARE if count > FEW else 0)
+                flags = self._flags | (_wire.OPEN_BARE if count > MANY else 0)
                 for engine, share in self._shares(engines, count):
                     cells += await engine.open(limits, share, self._network, flags)
                 boxes += [NativeSandbox(cell, limits, image=image, restore=again) for cell in cells]

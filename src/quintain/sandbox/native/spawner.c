@@ -19,7 +19,7 @@
 
 static struct plan *plan;
 static struct cell *cells;         /* indexed by slot; a slot is a pair of uids and a cgroup name */
-static uint32_t ncells, next_slot;
+static uint32_t ncells, used;   /* slots from `used` on have never been taken */
 
 static void tell_with(const void *message, size_t n, const int *fds, size_t count) {
   struct iovec v = {(void *)message, n};
@@ -43,20 +43,25 @@ static void refuse(uint32_t id, int error, const char *where) {
   tell(&r, sizeof r, -1);
 }
 
-/* A slot whose groups are ready comes first; the others round robin. Users come back with their slot: when it is free, every
-   process and every file of theirs is gone. */
+/* A slot whose groups are ready comes first, then the one that was given back last: the fewer were ever used, the less each
+   sandbox inherits of this table. Users come back with their slot: when it is free, every process and every file of theirs is
+   gone. */
 #define KEPT 32      /* how many slots wait with their groups */
 #define HOLDING 32   /* up to how many living sandboxes keep descriptors open for the next: each new one must close its copies */
-static uint32_t kept[KEPT], nkept, alive;
+static uint32_t kept[KEPT], nkept, alive, *freed, nfreed;
 
 static int free_slot(int bare) {
   if (nkept && !bare) return (int)kept[--nkept];
-  for (uint32_t tried = 0; tried < ncells; tried++) {
-    uint32_t slot = next_slot;
-    next_slot = (next_slot + 1) % ncells;
-    if (!cells[slot].pid && !cells[slot].made) return (int)slot;
-  }
-  return -1;
+  if (nfreed) return (int)freed[--nfreed];
+  return used < ncells ? (int)used++ : -1;
+}
+
+/* Without its groups, unless they serve again. One whose group could not be removed yet comes last. */
+static void free_again(struct cell *cell, uint32_t slot) {
+  int gone = cell->bare || !cgroup_remove(plan, slot);
+  if (!gone) memmove(freed + 1, freed, nfreed * sizeof *freed);
+  freed[gone ? nfreed : 0] = slot;
+  nfreed++;
 }
 
 static int write_map(pid_t pid, const char *file, const char *text) {
@@ -86,7 +91,7 @@ static void open_one(const struct open_request *want, uint32_t id) {
     int error = errno;
     cell->holds = 0;
     cgroup_done(plan, cell);
-    cgroup_remove(plan, (uint32_t)slot);
+    free_again(cell, (uint32_t)slot);
     refuse(id, error, where);
     return;
   }
@@ -127,7 +132,7 @@ static void open_one(const struct open_request *want, uint32_t id) {
   cgroup_done(plan, cell);
   if (pid < 0) {
     if (pair[0] >= 0) close(pair[0]);
-    if (!bare) cgroup_remove(plan, (uint32_t)slot);
+    free_again(cell, (uint32_t)slot);
     refuse(id, error, where);
     return;
   }
@@ -152,7 +157,7 @@ static void bury(uint32_t slot, int status) {
   if (cell->net.fd >= 0) netpool_give(cell->net);
   cell->net.fd = -1;
   if (cell->holds && asked && nkept < KEPT && cgroup_reuse(plan, slot)) kept[nkept++] = slot;
-  else { cell->holds = 0; cgroup_done(plan, cell); if (!cell->bare) cgroup_remove(plan, slot); }
+  else { cell->holds = 0; cgroup_done(plan, cell); free_again(cell, slot); }
   tell(&d, sizeof d, -1);
 }
 
@@ -160,12 +165,12 @@ static void reap(void) {
   int status;
   pid_t pid;
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-    for (uint32_t slot = 0; slot < ncells; slot++)
+    for (uint32_t slot = 0; slot < used; slot++)
       if (cells[slot].pid == pid) { bury(slot, status); break; }
 }
 
 static void close_one(uint32_t id) {
-  for (uint32_t slot = 0; slot < ncells; slot++)
+  for (uint32_t slot = 0; slot < used; slot++)
     if (cells[slot].pid && cells[slot].id == id) { cells[slot].closing = 1; kill(cells[slot].pid, SIGKILL); return; }
 }
 
@@ -174,7 +179,7 @@ static void join_one(uint32_t id) {
   struct joined done = {OP_JOINED, id, ESRCH, 0};
   int fds[MAX_CGROUPS + 1];
   size_t n = 0;
-  for (uint32_t slot = 0; slot < ncells; slot++) {
+  for (uint32_t slot = 0; slot < used; slot++) {
     struct cell *cell = &cells[slot];
     if (!cell->pid || cell->id != id || !(cell->want.flags & OPEN_BARE)) continue; /* may ask twice: who waited for the first may be gone */
     char where[64];
@@ -226,11 +231,12 @@ _Noreturn void spawner_main(struct plan *p) {
   if (!getrlimit(RLIMIT_NOFILE, &files)) { files.rlim_cur = files.rlim_max; setrlimit(RLIMIT_NOFILE, &files); }
   ncells = plan->uid_count / 2;
   cells = calloc(ncells, sizeof *cells);
+  freed = calloc(ncells, sizeof *freed);
   sigset_t set;
   sigemptyset(&set); sigaddset(&set, SIGCHLD);
   sigprocmask(SIG_BLOCK, &set, NULL);
   int children = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-  if (!cells || children < 0) { refuse(0, errno, "start the spawner"); _exit(70); }
+  if (!cells || !freed || children < 0) { refuse(0, errno, "start the spawner"); _exit(70); }
   agent_ready();
   filter_ready();
   jail_seal_root();
