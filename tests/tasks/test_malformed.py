@@ -31,7 +31,8 @@ WRONG: tuple[Any, ...] = (
 )
 #: A message that says what was wanted, in one of the words in which the house says it.
 SAYS = re.compile(r"expected|unknown|unique|already|must |needs|cannot|does not fit|did you mean|found", re.IGNORECASE)
-FEW = settings(max_examples=20, phases=(Phase.explicit, Phase.generate), deadline=None, suppress_health_check=list(HealthCheck), database=None)
+FEW = settings(max_examples=20, phases=(Phase.explicit, Phase.generate), deadline=None, database=None,
+               suppress_health_check=list(HealthCheck))
 
 
 def rows_of(*places: str) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """The battery: tricks that have been used to be paid without solving anything, to be written into any task. Data.
 
-`mechanisms.toml` is packed from the adversary corpus (`bench/_mechanisms.py`), `scripts.toml` holds those against
-scripts that judge. Covers: Python, JavaScript and shell that tests call or start, and scripts in an image.
+`mechanisms.toml` is packed from the adversary corpus (`bench/_mechanisms.py`), `javascript.toml` and `shell.toml` hold
+more of those languages, `scripts.toml` those against scripts that judge.
+Covers: Python, JavaScript and shell that tests call or start, and scripts in an image.
 Does not cover: mechanisms that act before anything is graded, or that know one task by heart; the corpus has those.
 """
 
@@ -52,7 +53,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def mechanisms() -> tuple[Mechanism, ...]:
     """All that come with the package. Raises TaskError, naming the file, for data that are not in the form."""
     found: list[Mechanism] = []
-    for name in ("mechanisms.toml", "scripts.toml"):
+    for name in ("mechanisms.toml", "javascript.toml", "shell.toml", "scripts.toml"):
         try:
             text = files("quintain.curate").joinpath(name).read_text("utf-8")
             found += msgspec.convert(tomllib.loads(text), _File).mechanism
@@ -104,8 +105,17 @@ def written(mechanism: Mechanism, words: Words, entry: str) -> dict[str, bytes]:
 def fitting(item: Item, kind: str) -> list[Mechanism]:
     """The mechanisms that can be written into a task; `kind` is that of its words."""
     language = language_of(item)
-    known = {"functions", "class", "program"} if language == "script" else {kind}
-    return [m for m in mechanisms() if m.language == language and (not m.kinds or known & set(m.kinds))]
+    return [m for m in mechanisms() if m.language == language and _fits(m, kind)]
+
+
+def _fits(mechanism: Mechanism, kind: str) -> bool:
+    """Whether it can be written into a task of a kind. A template in JavaScript that defines functions defines a class
+    as well, and one in shell that makes a program makes functions."""
+    if mechanism.language == "script" or not mechanism.kinds or kind in mechanism.kinds:
+        return True
+    known = {("javascript", "class"): "functions", ("shell", "functions"): "program"}.get((mechanism.language, kind))
+    is_template = any("@@stub@@" in text or "@@define@@" in text for text in mechanism.files.values())
+    return known in mechanism.kinds and is_template
 
 
 def verifier_of(item: Item) -> str:
