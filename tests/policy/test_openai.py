@@ -219,3 +219,12 @@ def test_a_retry_date_is_read() -> None:
 def test_a_completion_is_no_json_bomb() -> None:
     with pytest.raises(HouseError, match="expected a chat completion"):
         ask(respond(200, b"[" * 200_000), sampling=WHOLE)
+
+
+def test_a_reply_that_the_server_aborted_is_no_reply() -> None:
+    cut = stream(chunk(content="hal"), data({"choices": [{"index": 0, "delta": {}, "finish_reason": "abort"}]}),
+                 b"data: [DONE]\n\n")
+    turn, endpoint = ask(cut, HELLO)
+    assert turn.text == "hello" and len(endpoint.requests) == 2
+    with pytest.raises(HouseError, match="aborted the reply"):
+        ask(cut, cut, cut)

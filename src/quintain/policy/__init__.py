@@ -1,5 +1,6 @@
 """Who answers."""
 
+from quintain.policy._render import Renderer
 from quintain.policy.base import Policy
 from quintain.policy.local import LocalPolicy, LocalSampling
 from quintain.policy.openai import OpenAIPolicy, Retries, Sampling, Timeouts
@@ -9,5 +10,5 @@ from quintain.policy.scripted import AnswerPolicy, FunctionPolicy, ScriptedPolic
 
 __all__ = [
     "AnswerPolicy", "Draft", "FunctionPolicy", "LocalPolicy", "LocalSampling", "OpenAIPolicy", "Policy",
-    "RepairingPolicy", "ReplayedPolicy", "Retries", "Sampling", "ScriptedPolicy", "Timeouts", "turn_of",
+    "Renderer", "RepairingPolicy", "ReplayedPolicy", "Retries", "Sampling", "ScriptedPolicy", "Timeouts", "turn_of",
 ]

@@ -64,6 +64,8 @@ class EndpointFailed(ValueError):
     """The endpoint reported an error of its own in the middle of a stream."""
 
 
+#: The server cut the reply for a reason of its own (vLLM does so when its weights change): no reply at all.
+_ABORTED = frozenset({"abort", "aborted", "cancelled", "error"})
 _FINISH = {"length": Finish.LENGTH, "max_tokens": Finish.LENGTH, "max_output_tokens": Finish.LENGTH}
 
 
@@ -105,7 +107,9 @@ class Answer:
 
     def turn(self, policy_version: str) -> Turn:
         """The reply. Log-probabilities are kept only when there is a finite one for each token id, or no ids at all:
-        a list that does not fit is not measured."""
+        a list that does not fit is not measured. Raises EndpointFailed for a reply that the server aborted."""
+        if self._reason in _ABORTED:
+            raise EndpointFailed(f"the endpoint aborted the reply (finish_reason {self._reason!r})")
         ids = tuple(self._token_ids) or None
         logprobs = tuple(p for p in self._logprobs if p is not None and math.isfinite(p))
         whole = len(logprobs) == len(self._logprobs) and (ids is None or len(ids) == len(logprobs))

@@ -24,26 +24,29 @@ class Renderer:
 
     def opening(self, conversation: Sequence[Message]) -> tuple[int, ...]:
         """The ids of a whole conversation, up to where the reply begins."""
-        return self._encoded(self._text(conversation))
+        return self._encoded(self.text(conversation))
 
     def going_on(self, held: Sequence[int], fresh: Sequence[Message]) -> tuple[int, ...] | None:
         """The ids that follow `held` (which end with a sampled reply) when `fresh` messages are said after it: the end
         of the reply's turn, unless it was sampled, and the new messages. None where the template does not show."""
-        around = [_says("user", "?"), _says("assistant", _MARK), *map(_plain, fresh)]
-        text = self._template(around)
+        after = self.text_after(fresh, ended=bool(held) and held[-1] in self.end_ids)
+        return None if after is None else self._encoded(after)
+
+    def text_after(self, fresh: Sequence[Message], *, ended: bool) -> str | None:
+        """The same as text; `ended` says whether the reply's own end was sampled."""
+        text = self._template([_says("user", "?"), _says("assistant", _MARK), *map(_plain, fresh)])
         _, mark, after = text.rpartition(_MARK)
         if not mark:
             return None
-        if held and held[-1] in self.end_ids:
-            after = after.removeprefix(self._tokenizer.eos_token)
-        return self._encoded(after)
+        return after.removeprefix(self._tokenizer.eos_token) if ended else after
 
     def text_of(self, ids: Sequence[int]) -> str:
         """A reply as text, without what ends it."""
         kept = [token for token in ids if token not in self.end_ids]
         return str(self._tokenizer.decode(kept, skip_special_tokens=False))
 
-    def _text(self, conversation: Sequence[Message]) -> str:
+    def text(self, conversation: Sequence[Message]) -> str:
+        """The same as `opening`, as text."""
         return self._template([_plain(message) for message in conversation])
 
     def _template(self, messages: list[dict[str, str]]) -> str:
