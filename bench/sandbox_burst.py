@@ -2,7 +2,9 @@
 
 The training server (this process) asks the engines for N sandboxes; each is a set of namespaces with limits, filter,
 user and work tree of its own, writes one file, and answers a ping over its connection. Compared in the same run with
-the bare `clone3` of the same namespaces, held alive, which no sandbox can beat.
+the bare `clone3` of the same namespaces, held alive, which no sandbox can beat. On cgroup v1 a sandbox among many
+takes its control groups with its first program (until then it holds the agent alone); eight spread over all then run
+a program that takes too much memory, and one that starts too many processes, all others alive: `limits_held`.
 
     .venv/bin/python bench/sandbox_burst.py --count 5000 [--network none] [--rootless] [--quick]
 """
@@ -23,8 +25,8 @@ from pathlib import Path
 
 from _machine import finish
 
-from quintain.sandbox import NativeBackend
-from quintain.types import MEBIBYTE, Limits
+from quintain.sandbox import NativeBackend, Sandbox
+from quintain.types import MEBIBYTE, Limits, Status
 
 LIMITS = Limits(memory_bytes=256 * MEBIBYTE, disk_bytes=16 * MEBIBYTE, inodes=4096, processes=64)
 FLOOR = r"""
@@ -86,6 +88,13 @@ def available_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
+async def bounded(box: Sandbox) -> bool:
+    """Whether memory and processes have their limits in this one."""
+    hog = await box.run(["python3", "-I", "-S", "-c", "x = bytes(range(256)) * (400 << 12); print(len(x))"])
+    crowd = await box.run(["sh", "-c", "i=0; while [ $i -lt 90 ]; do sleep 9 & i=$((i+1)); done; echo all"])
+    return hog.status is Status.OUT_OF_MEMORY and b"all" not in crowd.stdout
+
+
 async def burst(count: int, *, network: str, rootless: bool) -> dict[str, float]:
     """One round: seconds to all alive, KiB each, seconds to all gone, failures, CPU milliseconds each."""
     async with NativeBackend(rootless=rootless or None, loopback=network == "loopback") as backend:
@@ -95,10 +104,10 @@ async def burst(count: int, *, network: str, rootless: bool) -> dict[str, float]
         start = time.perf_counter()
         failures = 0
         async with backend.open(count=count, limits=LIMITS) as boxes:
-            async def greet(box: object) -> None:
+            async def greet(box: Sandbox) -> None:
                 nonlocal failures
-                await box.files.write("task.json", b'{"task": 1}\n')  # type: ignore[attr-defined]
-                await box.ping()  # type: ignore[attr-defined]
+                await box.files.write("task.json", b'{"task": 1}\n')
+                await box.ping()
 
             for at in range(0, count, 500):
                 try:
@@ -111,11 +120,14 @@ async def burst(count: int, *, network: str, rootless: bool) -> dict[str, float]
             kib = max(0, before - available_bytes()) / 1024 / count
             again = time.perf_counter()
             for box in boxes:
-                await box.ping()  # type: ignore[attr-defined]
+                await box.ping()
             second = time.perf_counter() - again
+            held = 0
+            for box in boxes[:: max(1, count // 8)][:8]:
+                held += await bounded(box)
             closing = time.perf_counter()
         gone = time.perf_counter() - closing
-    return {"alive": alive, "kib": kib, "gone": gone, "failures": failures, "ping_all": second}
+    return {"alive": alive, "kib": kib, "gone": gone, "failures": failures, "ping_all": second, "held": held}
 
 
 def main() -> None:
@@ -146,7 +158,8 @@ def main() -> None:
     finish(
         bench="sandbox_burst", count=args.count, network=args.network, rootless=args.rootless, rounds=args.rounds,
         alive_seconds=round(middle["alive"], 3), best_seconds=round(min(r["alive"] for r in rounds), 3),
-        failures=int(sum(r["failures"] for r in rounds)), kib_each=round(middle["kib"], 1),
+        failures=int(sum(r["failures"] for r in rounds)),
+        limits_held=f"{int(min(r['held'] for r in rounds))}/8", kib_each=round(middle["kib"], 1),
         gone_seconds=round(middle["gone"], 3), floor_ratio=round(middle["ratio"], 2),
         per_second_per_core=round(args.count / middle["alive"] / len(os.sched_getaffinity(0)), 1),
     )
