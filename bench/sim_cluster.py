@@ -38,7 +38,7 @@ from quintain.fleet import (
 
 ROOT = Path(__file__).resolve().parents[1]
 HOSTS = (5, 15, 50, 150)
-PER_HOST = 2_000
+PER_HOST = 1_000
 GIB = 1024**3
 
 

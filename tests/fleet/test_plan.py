@@ -53,6 +53,14 @@ def test_two_gangs_that_fit_one_at_a_time_run_one_after_the_other() -> None:
         assert ids(planner, 1.0 + n) == (["B0", "B1", "B2", "B3", "B4", "B5"] if n == 3 else [])
 
 
+def test_two_gangs_that_do_not_fit_are_each_tried_once() -> None:
+    planner = fleet(4, 4)
+    planner.offer_gang("a", [ask(f"a{n}", 3.0) for n in range(3)], at=0.0)
+    planner.offer_gang("b", [ask(f"b{n}", 2.0) for n in range(5)], at=0.0)
+    planner.offer(ask("c"), at=1.0)
+    assert ids(planner, 1.0) == ["c"]
+
+
 def test_a_place_that_failed_to_open_is_free_again() -> None:
     trace = case("QS09")
     planner = fleet(64, slots=int(trace["limit"]))  # type: ignore[call-overload]

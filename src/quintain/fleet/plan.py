@@ -24,7 +24,7 @@ A decision costs O(log n) in asks, parties and hosts, times the number of distin
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 
 from quintain.fleet.plan_clearing import Clearing
 from quintain.fleet.plan_party import Parties, Party, Share
@@ -33,9 +33,6 @@ from quintain.fleet.plan_turns import Bid, Lane
 from quintain.fleet.plan_words import Ask, Fairness, Placement, Room, Shape, Why
 
 _SHAPES_KEPT = 64
-
-_Turn = tuple[tuple[float, float, float, int], Lane, Bid]
-
 
 class _Run:
     """One ask that has a place."""
@@ -214,7 +211,7 @@ class Planner:
             return Why.HELD_FOR
         if lane.tokens > self._tokens_left(lane):
             return Why.TOKENS
-        hosts = self._places(lane, None)
+        hosts = self._rooms.together(lane.shapes)
         for host, shape in zip(hosts or (), lane.shapes, strict=False):
             self._rooms.give(host, shape)
         return Why.NO_ROOM if hosts is None else Why.TURN
@@ -237,53 +234,50 @@ class Planner:
     def _choose(self, at: float, only: Host | None) -> tuple[Bid, list[Host]] | None:
         """Who begins, and on which hosts: the places are taken."""
         while True:
-            cleared = self._cleared(only)
+            cleared = self._cleared(only) if self._clearing.bid is not None else None
             if cleared is not None:
                 return cleared
-            lanes: Collection[Lane] = [lane for lane in self._waiting if self._is_open(lane, only)]
-            if not lanes:
+            first = self._first(only)
+            if first is None:
                 return None
-            looks = only is None and at >= self._look
-            if looks:  # now and then, see also who is passed over
-                lanes = self._waiting
-            passed: list[_Turn] = []
-            for turn in _line(lanes):
-                _, lane, bid = turn
-                hosts = self._places(lane, only)
-                if hosts is not None:
-                    break
-                passed.append(turn)
-            else:
-                return None
-            late = self._passed_over(at, passed) if looks else None
+            hosts = self._places(first.lane, only)
+            if hosts is None:
+                continue
+            late = self._passed_over(at, first) if only is None and at >= self._look else None
             if late is None or not self._clear(late):
-                return bid, hosts
-            for host, shape in zip(hosts, lane.shapes, strict=True):  # another comes first
+                return first, hosts
+            for host, shape in zip(hosts, first.lane.shapes, strict=True):  # another comes first
                 self._rooms.give(host, shape)
 
-    def _is_open(self, lane: Lane, only: Host | None) -> bool:
-        """Whether a place can be hoped for: surely not where this is false."""
-        shape = lane.shapes[0]
-        if only is not None:
-            return not lane.gang and only.fits(shape)
-        return lane.tried != self._rooms.version and self._rooms.find(shape) is not None
+    def _first(self, only: Host | None) -> Bid | None:
+        """Whose turn it is among those who may hope for a place. A gang may hope in vain, once for each state."""
+        best: Bid | None = None
+        best_key = (0.0, 0.0, 0.0, 0)
+        version, find = self._rooms.version, self._rooms.find
+        for lane in self._waiting:
+            shape = lane.shapes[0]
+            if only is not None:
+                is_open = not lane.gang and not only.held and only.fits(shape)
+            else:
+                is_open = lane.tried != version and find(shape) is not None
+            if not is_open or (lane.tokens and lane.tokens > self._tokens_left(lane)):
+                continue
+            bid = lane.first()
+            if bid is not None and (best is None or bid.key < best_key):
+                best, best_key = bid, bid.key
+        return best
 
     def _places(self, lane: Lane, only: Host | None) -> list[Host] | None:
         """Take a place for each shape of a lane's bids, or none."""
-        if lane.tokens and lane.tokens > self._tokens_left(lane):
-            return None
-        shape = lane.shapes[0]
-        if lane.gang:
-            if only is not None or lane.tried == self._rooms.version:
+        if not lane.gang:
+            host = only or self._rooms.find(lane.shapes[0])
+            if host is None:
                 return None
-            hosts = self._rooms.together(lane.shapes)
-            lane.tried = self._rooms.version if hosts is None else -1
-            return hosts
-        host = self._rooms.find(shape) if only is None else only
-        if host is None or (only is not None and (host.held or not host.fits(shape))):
-            return None
-        host.take(shape)
-        return [host]
+            host.take(lane.shapes[0])
+            return [host]
+        hosts = self._rooms.together(lane.shapes)
+        lane.tried = self._rooms.version if hosts is None else -1
+        return hosts
 
     def _cleared(self, only: Host | None) -> tuple[Bid, list[Host]] | None:
         """The bid that hosts were kept clear for, once it fits."""
@@ -307,15 +301,19 @@ class Planner:
         kept = 0 if bid is None or bid.lane is lane else bid.lane.tokens
         return self._tokens - self._tokens_used - kept
 
-    def _passed_over(self, at: float, passed: list[_Turn]) -> Bid | None:
-        """Remember who was passed over; whoever was for too long, and is due to have hosts kept clear."""
-        late = None
+    def _passed_over(self, at: float, chosen: Bid) -> Bid | None:
+        """Remember who is passed over for this one; whoever was for too long, and is due to have hosts kept clear.
+        It is enough to look now and then."""
         self._look = at + self.fairness.hold_seconds / 8
-        for _, lane, bid in passed:
+        late: Bid | None = None
+        for lane in self._waiting:
+            bid = lane.first()
+            if bid is None or bid.key >= chosen.key:
+                continue
             if lane.since is None:
                 lane.since = at
-            elif late is None and self._clearing.bid is None and at - lane.since >= self.fairness.hold_seconds:
-                late = bid
+            elif self._clearing.bid is None and at - lane.since >= self.fairness.hold_seconds:
+                late = bid if late is None or bid.key < late.key else late
         return late
 
     def _clear(self, bid: Bid) -> bool:
@@ -371,10 +369,3 @@ class Planner:
         for lane in self._waiting:
             lane.renew()
 
-
-def _line(lanes: Iterable[Lane]) -> list[_Turn]:
-    """The first of each lane, in the order of their turns."""
-    line = [(bid.key, lane, bid) for lane in lanes if (bid := lane.first()) is not None]
-    if len(line) > 1:
-        line.sort(key=lambda turn: turn[0])
-    return line

@@ -152,11 +152,13 @@ class Rooms:
     def together(self, shapes: tuple[Shape, ...]) -> list[Host] | None:
         """Take places for all, largest first, or none of them. The hosts, one for each shape."""
         taken: list[tuple[Host, Shape]] = []
+        version = self.version
         for shape in shapes:
             host = self.find(shape)
             if host is None:
                 for other, given in taken:
                     self.give(other, given)
+                self.version = version  # all is as it was
                 return None
             host.take(shape)
             taken.append((host, shape))

@@ -93,6 +93,7 @@ class World:
         audit = self.audit
         waits = sorted(audit.waits)
         last = len(waits) - 1
+        done, seconds = audit.steady
         return Report(
             episodes=self._arrived, done=audit.done, dead=audit.dead, lost=audit.lost, doubled=audit.doubled,
             late=audit.late, redelivered=audit.redelivered, resumed=self.crew.resumed,
@@ -101,7 +102,7 @@ class World:
             fairness_checks=audit.fairness_checks, steps=self.steps,
             utilisation=audit.useful / audit.ideal * 1000 if audit.ideal else 0.0,
             wait_p50_s=waits[last // 2] if waits else 0.0, wait_p99_s=waits[round(0.99 * last)] if waits else 0.0,
-            wait_max_s=waits[last] if waits else 0.0, per_second=audit.done / self.clock.now if self.clock.now else 0.0,
+            wait_max_s=waits[last] if waits else 0.0, per_second=done / seconds if seconds else 0.0,
             peak=audit.peak, seconds=self.clock.now, first_wait_s=dict(audit.first_waits),
             longest_wait_s=dict(sorted(audit.longest_waits.items())),
         )
@@ -118,7 +119,9 @@ class World:
                 [load] = self.chance.choices(scenario.loads, cum_weights=self._shares)
                 size -= self._come(load, min(load.gang, size))
             self._decide()
-        if self._left:
+        if not self._left:
+            self.audit.all_came()
+        else:
             self.clock.after(1.0, self._arrive)
 
     def _flood(self, flood: Flood) -> None:

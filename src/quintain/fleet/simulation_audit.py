@@ -53,6 +53,7 @@ class Audit:
         self.longest_waits: dict[str, float] = {}
         self.useful = self.ideal = 0.0
         self.running = self.peak = 0
+        self.steady = (0, 0.0)
         self._finished: set[str] = set()
         self._book: dict[str, _Held] = {}
         self._born: dict[str, float] = {}
@@ -238,6 +239,10 @@ class Audit:
             self.wrong(f"the planner runs {running}, the account {placed} (counted {self.running})")
         if waiting != offered or waiting != sum(self._waiting.values()):
             self.wrong(f"the planner has {waiting} waiting, {offered} were offered")
+
+    def all_came(self) -> None:
+        """Nothing more arrives: what is done until now is the throughput of a fleet that always had work."""
+        self.steady = (self.done, self._now)
 
     @property
     def lost(self) -> int:

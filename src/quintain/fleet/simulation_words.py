@@ -103,9 +103,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     wait_p50_s: float
     wait_p99_s: float
     wait_max_s: float
-    per_second: float
+    per_second: float  # episodes done, until the last burst came
     peak: int
-    seconds: float
+    seconds: float  # of virtual time, until the last one ended
     first_wait_s: dict[str, float]  # by kind: how long its first episode waited
     longest_wait_s: dict[str, float]  # by kind and priority, as in `code/2`
 
