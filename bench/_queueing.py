@@ -1,10 +1,11 @@
 """The queues at work: leases and acknowledgements per second, memory with a million jobs, fairness and ageing.
 
 Speed: two worker processes take leases in batches of 20 and acknowledge each batch, until the queue is empty; the clock
-runs from the word to go till the last acknowledgement. Beside it the same work on the raw NATS client (`fetch(20)`,
-`ack`). Fairness: seconds from when the first job of a new kind is put until it is leased, behind 100,000 of another,
-while two tasks of one process work through them. Ageing: case QS05 under a virtual clock, a low job under a steady
-overload of high ones.
+runs from the word to go till the last acknowledgement; of three rounds the best counts. Beside it the same work on the
+raw NATS client (`fetch(20)`, `ack`).
+Fairness: seconds from when the first job of a new kind is put until it is leased, behind 100,000 of another, while two
+tasks of one process work through them. Ageing: case QS05 under a virtual clock, a low job under a steady overload of
+high ones. Memory: what a million jobs of 200 bytes make each part of a queue weigh.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ TERMS = Terms(lease_seconds=120.0, bound=2_000_000)
 BODY = b"x" * 200
 BATCH = 20
 WORKERS = 2
+ROUNDS = 3
 
 
 def jobs(count: int, kind: str = "code", first: int = 0) -> list[Job]:
@@ -195,22 +197,34 @@ async def figures(count: int, flood: int, many: int) -> dict[str, object]:
     found: dict[str, object] = {"jobs": count, "batch": BATCH, "workers": WORKERS, "many": many}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        file = folder / "speed.db"
-        queue: Queue = await SqliteQueue.open(file, TERMS)
-        note(found, "sqlite_put_per_s", await fill(queue, count))
-        await queue.aclose()
-        note(found, "sqlite_per_s", await race("--work", str(file), count))
-        async with serve_nats(folder / "nats") as server:
-            queue = await NatsQueue.open(server.url, TERMS)
-            note(found, "nats_put_per_s", await fill(queue, count))
-            note(found, "nats_per_s", await race("--work", server.url, count))
-            await queue.aclose()
-            note(found, "nats_raw_per_s", await raw_per_s(server.url, count))
+        rounds: dict[str, list[float]] = {}
+        for nth in range(ROUNDS):
+            await speed(folder / f"{nth}", count, rounds)
+        for name, measured in rounds.items():
+            note(found, name, max(measured))
         found |= await fair(folder, flood)
         note(found, "ageing_wait_s", await ageing(), 1)
         found["ageing_bound_s"] = 60.0
         found |= await heavy(folder, many)
     return found
+
+
+async def speed(folder: Path, count: int, rounds: dict[str, list[float]]) -> None:
+    """One round of all that is measured by the second."""
+    def keep(name: str, value: float) -> None:
+        rounds.setdefault(name, []).append(value)
+
+    file = folder / "speed.db"
+    queue: Queue = await SqliteQueue.open(file, TERMS)
+    keep("sqlite_put_per_s", await fill(queue, count))
+    await queue.aclose()
+    keep("sqlite_per_s", await race("--work", str(file), count))
+    async with serve_nats(folder / "nats") as server:
+        queue = await NatsQueue.open(server.url, TERMS)
+        keep("nats_put_per_s", await fill(queue, count))
+        keep("nats_per_s", await race("--work", server.url, count))
+        await queue.aclose()
+        keep("nats_raw_per_s", await raw_per_s(server.url, count))
 
 
 def note(found: dict[str, object], name: str, value: float, digits: int | None = None) -> None:
@@ -264,7 +278,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     elif asked.weigh:
         asyncio.run(memory_mib(*asked.weigh, asked.count))
     else:
-        count = asked.count or (10_000 if asked.quick else 40_000)
+        count = asked.count or (10_000 if asked.quick else 30_000)
         many = 50_000 if asked.quick else 1_000_000
         finish(**asyncio.run(figures(count, 20_000 if asked.quick else 100_000, many)))
 

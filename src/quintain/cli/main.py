@@ -20,8 +20,12 @@ COMMANDS = {
     "tasks": "List, look into, check and write tasks.",
     "admit": "Decide which tasks deserve a place, and say what to do about the others.",
     "audit": "Look at attempts, decide whether they were honest, and see what that proves.",
+    "queue": "Look into a queue of jobs, stop and resume kinds of them, and deal with the dead.",
     "doctor": "Say what this host can do, and clean up what a killed run left.",
 }
+
+#: Commands whose module is called otherwise.
+MODULES = {"queue": "queueing"}
 
 
 class _Lazy(click.Group):
@@ -31,7 +35,7 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"quintain.cli.{cmd_name}").command
+        command = importlib.import_module(f"quintain.cli.{MODULES.get(cmd_name, cmd_name)}").command
         assert isinstance(command, click.Command)
         return command
 

@@ -6,6 +6,7 @@ from quintain.fleet.base import BODY_BYTES, Job, Kept, Line, Queue, Stats
 from quintain.fleet.entries import Answer, End, Entry, Reconciled, State, Tally, Tried
 from quintain.fleet.memory import MemoryQueue
 from quintain.fleet.nats import NatsQueue
+from quintain.fleet.opening import open_queue
 from quintain.fleet.plan import Planner
 from quintain.fleet.plan_pace import Pace, Pacing
 from quintain.fleet.plan_party import Share
@@ -22,5 +23,5 @@ __all__ = [
     "Kept", "Lease", "Line", "Load", "MemoryQueue", "Moves", "NatsQueue", "NatsServer", "Pace", "Pacing", "Place",
     "Placement", "Planner", "Queue", "Race", "Reconciled", "Register", "Report", "Room", "Scenario", "Share",
     "Shelf", "Spares", "SqliteQueue", "State", "Stats", "Tail", "Tally", "Terms", "Tried", "Weather", "Why",
-    "World", "nats_server", "reconcile", "serve_nats", "simulate", "usual_loads",
+    "World", "nats_server", "open_queue", "reconcile", "serve_nats", "simulate", "usual_loads",
 ]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
+#: How long a server that is to be connected to may not be there.
+CONNECT_SECONDS = 10.0
 #: How long a server may take for one answer.
 ANSWER_SECONDS = 10.0
 #: How long an answer to a pull that asks for what is there may take: a server that is alive says "none" at once.
@@ -133,10 +135,11 @@ class Link:
             _log.warning("%s: %r", where, problem)
 
         try:
-            client = await nats.connect(
-                url, max_reconnect_attempts=-1, reconnect_time_wait=0.2, connect_timeout=5, error_cb=complain,
-                allow_reconnect=True, name="quintain",
-            )
+            async with asyncio.timeout(CONNECT_SECONDS):  # the client itself would try for ever
+                client = await nats.connect(
+                    url, max_reconnect_attempts=-1, reconnect_time_wait=0.2, connect_timeout=5, error_cb=complain,
+                    allow_reconnect=True, name="quintain",
+                )
         except (TimeoutError, OSError, Error) as error:
             raise HouseError(FaultKind.STORE_ERROR, f"{where}: cannot connect: {error!r}") from error
         link = cls(client, where)

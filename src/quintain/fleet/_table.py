@@ -22,6 +22,7 @@ _VERSION = 1
 _READY, _DELAYED, _LEASED, _DEAD = range(4)
 _PLACES = (Place.READY, Place.DELAYED, Place.LEASED, Place.DEAD)
 _COLUMNS = ("ready", "delayed", "leased", "dead")
+_ASKED_AT_ONCE = 500
 _DUE_AT_ONCE = 1000  # leases and delays that run out are dealt with in one transaction, this many at most
 
 _SCHEMA = (
@@ -120,14 +121,14 @@ class Table:
     def extend(self, leases: Sequence[Lease[Job]]) -> list[Lease[Job]]:
         with self._change() as now:
             until = now + self.terms.lease_seconds
-            return [
-                msgspec.structs.replace(lease, until_seconds=until) for lease in leases
-                if self._settle(lease, now, "update jobs set until = ?", until)
-            ]
+            stood = [lease for lease, _ in self._standing(leases, now)]
+            self._db.executemany("update jobs set until = ? where seq = ?", [(until, int(one.token)) for one in stood])
+            return [msgspec.structs.replace(lease, until_seconds=until) for lease in stood]
 
     def ack(self, leases: Sequence[Lease[Job]]) -> list[Lease[Job]]:
         with self._change() as now:
-            stood = [lease for lease in leases if self._settle(lease, now, "delete from jobs")]
+            stood = [lease for lease, _ in self._standing(leases, now)]
+            self._db.executemany("delete from jobs where seq = ?", [(int(lease.token),) for lease in stood])
             for lease in stood:
                 self._count(self._kind(lease.kind), _LEASED, -1)
             return stood
@@ -135,21 +136,18 @@ class Table:
     def nack(
         self, leases: Sequence[Lease[Job]], delay_seconds: float, reason: str, *, counts: bool,
     ) -> list[Lease[Job]]:
-        stood: list[Lease[Job]] = []
         with self._change() as now:
-            for lease in leases:
-                row = self._db.execute("select deliveries from jobs where seq = ? and attempt = ? and place = 2 "
-                                       "and until > ?", (int(lease.token), lease.attempt, now)).fetchone()
-                if row is not None:
-                    self._give_back(int(lease.token), self._kind(lease.kind), row[0] - (not counts), reason,
-                                    now + delay_seconds if delay_seconds > 0 else None)
-                    stood.append(lease)
-        return stood
+            stood = self._standing(leases, now)
+            for lease, deliveries in stood:
+                self._give_back(int(lease.token), self._kind(lease.kind), deliveries - (not counts), reason,
+                                now + delay_seconds if delay_seconds > 0 else None)
+            return [lease for lease, _ in stood]
 
     def dead(self, leases: Sequence[Lease[Job]], reason: str) -> list[Lease[Job]]:
         with self._change() as now:
-            stood = [lease for lease in leases
-                     if self._settle(lease, now, "update jobs set place = 3, worker = '', reason = ?", reason)]
+            stood = [lease for lease, _ in self._standing(leases, now)]
+            self._db.executemany("update jobs set place = 3, worker = '', reason = ? where seq = ?",
+                                 [(reason, int(lease.token)) for lease in stood])
             for lease in stood:
                 self._move(self._kind(lease.kind), _LEASED, _DEAD)
             return stood
@@ -280,11 +278,22 @@ class Table:
                     self._db.execute("update jobs set place = 0 where seq = ?", (seq,))
                     self._move(kind, _DELAYED, _READY)
 
-    def _settle(self, lease: Lease[Job], now: float, what: str, *values: object) -> bool:
-        """Do `what` to a job, if the lease still stands."""
-        done = self._db.execute(f"{what} where seq = ? and attempt = ? and place = 2 and until > ?",
-                                (*values, int(lease.token), lease.attempt, now))
-        return done.rowcount == 1
+    def _standing(self, leases: Sequence[Lease[Job]], now: float) -> list[tuple[Lease[Job], int]]:
+        """The fence: the leases that still stand, each once, with how many deliveries of it count."""
+        known: dict[int, tuple[int, int]] = {}
+        for first in range(0, len(leases), _ASKED_AT_ONCE):
+            numbers = [int(lease.token) for lease in leases[first:first + _ASKED_AT_ONCE]]
+            marks = ",".join("?" * len(numbers))
+            known |= {seq: (attempt, deliveries) for seq, attempt, deliveries in self._db.execute(
+                f"select seq, attempt, deliveries from jobs where seq in ({marks}) and place = 2 and until > ?",
+                (*numbers, now))}
+        found: list[tuple[Lease[Job], int]] = []
+        for lease in leases:
+            attempt, deliveries = known.get(int(lease.token), (0, 0))
+            if attempt == lease.attempt:
+                found.append((lease, deliveries))
+                del known[int(lease.token)]
+        return found
 
     def _give_back(self, seq: int, kind: int, deliveries: int, reason: str, until: float | None) -> None:
         limit = self.terms.deliveries

@@ -25,6 +25,7 @@ def open_database(path: Path, *, power_safe: bool) -> sqlite3.Connection:
         made.execute("pragma journal_mode = wal")
         made.execute(f"pragma synchronous = {'full' if power_safe else 'normal'}")
         made.execute("pragma foreign_keys = on")
+        made.execute("pragma wal_autocheckpoint = 4000")  # pages; each checkpoint waits for the disk
     except (OSError, sqlite3.Error) as error:
         raise HouseError(FaultKind.STORE_ERROR, f"{path}: cannot open: {error}") from error
     return made

@@ -29,7 +29,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     def __post_init__(self) -> None:
         for name, value, least, most in (("id", self.id, 1, 200), ("kind", self.kind, 1, 64),
                                          ("tenant", self.tenant, 0, 64)):
-            size = len(value.encode("utf-8", "surrogatepass"))
+            size = len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
             if not least <= size <= most:
                 raise ValueError(f"expected a job's {name} of {least} to {most} bytes, found {size}: {value[:80]!r}")
         if self.priority not in PRIORITIES:
