@@ -38,23 +38,26 @@ def model(made: Any, *, seed: int = 0, room: int = 2048) -> Any:
         eos_token_id=made.eos_token_id, pad_token_id=made.pad_token_id, bos_token_id=None))
 
 
-def taught(made: Any, prompts: list[list[int]], replies: list[list[int]], *, steps: int = 150) -> Any:
-    """A model that has learnt to answer each prompt with its reply."""
+def saying(made: Any, words: tuple[str, ...]) -> Any:
+    """A model that says one of these words of the tokenizer's, each with the same chance, whatever it was asked, and
+    ends there: a bigram, written into the weights."""
     import torch
+    from transformers import Qwen3ForCausalLM
 
-    learner = model(made)
-    optimizer = torch.optim.AdamW(learner.parameters(), lr=1e-2)
-    longest = max(len(p) + len(r) for p, r in zip(prompts, replies, strict=True))
-    ids = torch.full((len(prompts), longest), made.pad_token_id)
-    labels = torch.full_like(ids, -100)
-    for row, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
-        ids[row, :len(prompt) + len(reply)] = torch.tensor(prompt + reply)
-        labels[row, len(prompt):len(prompt) + len(reply)] = torch.tensor(reply)
-    for _ in range(steps):
-        loss = learner(input_ids=ids, labels=labels).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if loss.item() < 1e-2:
-            break
-    return learner
+    config = model(made).config
+    config.tie_word_embeddings = False
+    torch.manual_seed(0)
+    said = Qwen3ForCausalLM(config)
+    ids = [made.convert_tokens_to_ids(word) for word in words]
+    with torch.no_grad():
+        for layer in said.model.layers:  # what a token is goes straight through
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
+        said.model.embed_tokens.weight.zero_()
+        said.model.embed_tokens.weight[:, 0] = 1.0
+        said.model.embed_tokens.weight[ids, 0] = 0.0
+        said.model.embed_tokens.weight[ids, 1] = 1.0
+        said.lm_head.weight.zero_()
+        said.lm_head.weight[ids, 0] = 2.5
+        said.lm_head.weight[made.eos_token_id, 1] = 2.5
+    return said

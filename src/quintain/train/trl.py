@@ -16,9 +16,10 @@ import msgspec
 
 from quintain.policy import LocalPolicy, LocalSampling, Policy, turn_of
 from quintain.tasks import Item
+from quintain.train.driven import paid
 from quintain.train.stage import Stage
 from quintain.train.trajectory import rows_of
-from quintain.types import Episode, Message, Task, Trainable, Turn
+from quintain.types import Episode, Message, Task, Turn
 
 
 class Asked:
@@ -111,11 +112,9 @@ def sample_of(episode: Episode, *, filler: int, longest: int | None = None) -> S
     broken = episode.broken
     house = None if episode.reward is not None or broken is None else str(broken)
     if not rows:
-        paid = episode.reward
         return Sample(
-            prompt_ids=[filler], completion_ids=[filler], logprobs=[0.0], env_mask=[0],
-            reward=paid.total if paid is not None and paid.trainable is Trainable.YES else None, rewards={},
-            solved=False, house=house, episode=episode.id, forked=0)
+            prompt_ids=[filler], completion_ids=[filler], logprobs=[0.0], env_mask=[0], reward=paid(episode),
+            rewards={}, solved=False, house=house, episode=episode.id, forked=0)
     row = max(rows, key=lambda row: row.trained_tokens)
     if row.logprobs is None:
         raise ValueError(f"episode {episode.id}: expected log-probabilities for each token, found turns without")
@@ -180,8 +179,7 @@ class TrlRewards:
         found: list[float | None] = []
         for name, reply in zip(task, replies, strict=True):
             same = left.get((name, reply))
-            reward = same.pop(0).reward if same else None
-            found.append(reward.total if reward is not None and reward.trainable is Trainable.YES else None)
+            found.append(paid(same.pop(0)) if same else None)
         return found
 
 
