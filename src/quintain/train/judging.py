@@ -6,6 +6,7 @@ import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -13,14 +14,14 @@ import msgspec
 from quintain.types import FaultKind, HouseError, Verdict, content_digest
 
 
-class Attempted(msgspec.Struct, frozen=True, kw_only=True):
+class Attempted(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One answer to one task: the task's id and version, and the files that are handed in."""
 
     task: str
     version: str
     files: dict[str, bytes]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """sha256 of the task's version and the files: the same digest, the same answer to the same task."""
         return content_digest((self.version, self.files))

@@ -52,6 +52,8 @@ class Test(msgspec.Struct, frozen=True, kw_only=True):
     """How one test went: `outcome` is `passed`, `wrong`, `late`, or the name of an exception. `call` and `expected` are
     Python as in the test, `found` what came instead, `line` where it was raised."""
 
+    __test__ = False  # not a test class, whatever its name says to pytest
+
     call: str
     expected: str
     outcome: str = "passed"
@@ -100,16 +102,23 @@ class Features(msgspec.Struct, frozen=True, kw_only=True):
     open_C: list[bool]
 
 
-def features_of(case: Case, *, shuffle: random.Random | None = None) -> Features:
-    """The features of a case. `shuffle` numbers the variables at random: the same program in other words. Raises
-    ValueError for a program longer than MOST_CODE tokens."""
+def renumbered(features: Features, dice: random.Random) -> Features:
+    """The same program in other words: its variables are numbered at random."""
+    numbers = list(range(MOST_NAMES))
+    dice.shuffle(numbers)
+    table = list(range(len(VOCABULARY)))
+    table[_FIRST_NAME: _FIRST_NAME + MOST_NAMES] = [_FIRST_NAME + number for number in numbers]
+    return msgspec.structs.replace(
+        features, tokens_L=[table[token] for token in features.tokens_L],
+        puts_C=[table[put] for put in features.puts_C])
+
+
+def features_of(case: Case) -> Features:
+    """The features of a case. Raises ValueError for a program longer than MOST_CODE tokens."""
     code = case.code
     if len(code.tokens) > MOST_CODE:
         raise ValueError(f"expected a program of at most {MOST_CODE} tokens, found {len(code.tokens)}")
-    numbers = list(range(MOST_NAMES))
-    if shuffle is not None:
-        shuffle.shuffle(numbers)
-    names = {name: _FIRST_NAME + numbers[at] for at, name in enumerate(code.names[:MOST_NAMES])}
+    names = {name: _FIRST_NAME + at for at, name in enumerate(code.names[:MOST_NAMES])}
     lines = {test.line for test in case.tests if test.line is not None}
     tokens = [_token(code.tokens, at, names) for at in range(len(code.tokens))]
     seen = _seen(case.tests)

@@ -27,7 +27,7 @@ from quintain.train.advantage import grpo
 from quintain.train.control import Control, controlled
 from quintain.train.judging import Judged, Lost, Memory
 from quintain.train.loss import aggregate, ppo_clip
-from quintain.train.repair_features import Case, features_of
+from quintain.train.repair_features import Features
 from quintain.train.repair_policy import Batch, RepairNet
 from quintain.train.repair_problem import MOST_ATTEMPTS, Demo, Drawn, Problem, RepairSettings
 from quintain.types import Task
@@ -53,6 +53,7 @@ class RepairLearner:
         self._lost = Lost(self.settings.house_failures, seed=self.settings.seed)
         self._waiting: list[tuple[str, list[int]]] = []  # states after a failed attempt, oldest first
         self._ahead: Drawn | None = None  # drawn before the last update, where staleness allows it
+        self._order: tuple[int, list[str]] = (-1, [])
         self.step = 0
         self.overlapped_seconds = 0.0  # of the time in sandboxes: while an update was made
 
@@ -74,8 +75,7 @@ class RepairLearner:
         """All that decides the next step, for a checkpoint; tensors, numbers and texts only."""
         return {
             "step": self.step, "net": self.net.state_dict(), "optimiser": self._optimiser.state_dict(),
-            "waiting": [[task, list(tried)] for task, tried in self._waiting],
-            "ahead": None if self._ahead is None else msgspec.to_builtins(self._ahead),
+            "waiting": msgspec.json.encode(self._waiting).decode(), "ahead": msgspec.json.encode(self._ahead).decode(),
             "settings": msgspec.json.encode(self.settings).decode(),
         }
 
@@ -87,8 +87,8 @@ class RepairLearner:
         self.step = state["step"]
         self.net.load_state_dict(state["net"])
         self._optimiser.load_state_dict(state["optimiser"])
-        self._waiting = [(task, list(tried)) for task, tried in state["waiting"]]
-        self._ahead = None if state["ahead"] is None else msgspec.convert(state["ahead"], Drawn)
+        self._waiting = msgspec.json.decode(state["waiting"], type=list[tuple[str, list[int]]])
+        self._ahead = msgspec.json.decode(state["ahead"], type=Drawn | None)
         drawn = self._ahead
         before = [*self._waiting, *(zip(drawn.tasks, drawn.tried, strict=True) if drawn else ())]
         await self._judge([(task, pick) for task, tried in before for pick in tried])
@@ -117,8 +117,7 @@ class RepairLearner:
         if not self._examples:
             raise ValueError("expected demonstrations that solve their tasks, found none: prepare() comes first")
         chosen = dice.sample(self._examples, min(32, len(self._examples)))
-        cases = [self.problems[task].state(tried) for task, tried, _ in chosen]
-        logp = self.net(Batch([features_of(case, shuffle=dice) for case in cases]))
+        logp = self.net(Batch([self.problems[task].features(tried, dice) for task, tried, _ in chosen]))
         right = torch.tensor([pick for *_, pick in chosen])
         loss = -logp.gather(1, right[:, None]).mean()
         ahead = self.settings.sft_steps - self.step
@@ -166,8 +165,7 @@ class RepairLearner:
         dice = random.Random(f"{self.settings.seed} draw {step}")
         states = self._states(step)
         with torch.no_grad():
-            logp = self.net(Batch([features_of(self.problems[task].state(tried), shuffle=dice)
-                                   for task, tried in states]))
+            logp = self.net(Batch([self.problems[task].features(tried, dice) for task, tried in states]))
         picks, logprobs = [], []
         for row in logp.tolist():
             chances = [math.exp(value) for value in row]
@@ -182,14 +180,18 @@ class RepairLearner:
         again = min(len(self._waiting), int(self.settings.batch * self.settings.again))
         states = [self._waiting.pop() for _ in range(again)]
         del self._waiting[: max(0, len(self._waiting) - 4 * self.settings.batch)]
-        ids = list(self.problems)
-        need = self.settings.batch - again
         first = (step - self.settings.sft_steps) * self.settings.batch
-        for nth in range(first, first + need):
-            epoch, place = divmod(nth, len(ids))
-            order = random.Random(f"{self.settings.seed} epoch {epoch}").sample(range(len(ids)), len(ids))
-            states.append((ids[order[place]], []))
+        for nth in range(first, first + self.settings.batch - again):
+            epoch, place = divmod(nth, len(self.problems))
+            states.append((self._in_order(epoch)[place], []))
         return states
+
+    def _in_order(self, epoch: int) -> list[str]:
+        """The tasks in the order of an epoch."""
+        if self._order[0] != epoch:
+            ids = list(self.problems)
+            self._order = (epoch, random.Random(f"{self.settings.seed} epoch {epoch}").sample(ids, len(ids)))
+        return self._order[1]
 
     async def _judge_drawn(self, drawn: Drawn) -> list[list[Judged | None]]:
         """What each draw came to, [B, G]; None for one that was lost, or was one new program too many."""
@@ -238,7 +240,7 @@ class RepairLearner:
         dice = random.Random(f"{self.settings.seed} learn {drawn.step}")
         entropy = torch.zeros(())
         for _ in range(self.settings.passes):
-            batch = Batch([features_of(self.problems[task].state(tried), shuffle=dice)
+            batch = Batch([self.problems[task].features(tried, dice)
                            for task, tried in zip(drawn.tasks, drawn.tried, strict=True)])
             logp = self.net(batch)
             entropy = _entropy(logp)
@@ -304,7 +306,7 @@ class RepairLearner:
                     and len(tried[n]) < len(problems[n].case.code.edits)]
             if not left:
                 break
-            picks = self._best([problems[n].state(tried[n]) for n in left])
+            picks = self._best([problems[n].features(tried[n]) for n in left])
             asked = [problems[n].attempted(pick) for n, pick in zip(left, picks, strict=True)]
             for n, pick, judged in zip(left, picks, await self.memory.judge(asked), strict=True):
                 problems[n].saw(pick, judged)
@@ -318,11 +320,11 @@ class RepairLearner:
         return {"pass_at_1": sum(at == 0 for at in known) / total,
                 "within_3": sum(at is not None for at in known) / total, "tasks": float(len(known))}
 
-    def _best(self, cases: Sequence[Case]) -> list[int]:
+    def _best(self, rows: Sequence[Features]) -> list[int]:
         found: list[int] = []
         with torch.no_grad():
-            for first in range(0, len(cases), 64):
-                logp = self.net(Batch([features_of(case) for case in cases[first: first + 64]]))
+            for first in range(0, len(rows), 64):
+                logp = self.net(Batch(rows[first: first + 64]))
                 found += logp.argmax(1).tolist()
         return found
 

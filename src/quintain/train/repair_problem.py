@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from quintain.train.judging import Attempted, Judged, Memory
 from quintain.train.loop import Learner
 from quintain.train.repair_cases import case_of, tests_after
 from quintain.train.repair_edits import Edit, read_code
-from quintain.train.repair_features import Case, Test, Tried
+from quintain.train.repair_features import Case, Features, Test, Tried, features_of, renumbered
 from quintain.types import Task
 
 #: A state of more attempts than this is given up.
@@ -28,7 +29,7 @@ class RepairSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     seed: int = 0
     demos: int = 200
     sft_steps: int = 100
-    rl_steps: int = 400
+    rl_steps: int = 300
     batch: int = 24
     group: int = 12
     fresh: int = 2
@@ -78,8 +79,16 @@ class Problem:
         self.task = task
         self.case = case_of(task)
         self.after: dict[int, tuple[Test, ...]] = {}
+        self._attempts: dict[int, Attempted] = {}
+        self._features: dict[tuple[int, ...], Features] = {}
 
     def attempted(self, pick: int) -> Attempted:
+        """The answer that this edit makes."""
+        if pick not in self._attempts:
+            self._attempts[pick] = self._attempted(pick)
+        return self._attempts[pick]
+
+    def _attempted(self, pick: int) -> Attempted:
         source = self.case.code.edited(self.case.code.edits[pick])
         return Attempted(task=self.task.id, version=self.task.version,
                          files={**self.task.files, self.task.entry.path: source.encode()})
@@ -90,6 +99,13 @@ class Problem:
             return self.case
         edits = self.case.code.edits
         return msgspec.structs.replace(self.case, tried=tuple(Tried(edits[n], self.after[n]) for n in tried))
+
+    def features(self, tried: Sequence[int], dice: random.Random | None = None) -> Features:
+        """What the policy reads of that; with `dice` in other words."""
+        key = tuple(tried)
+        if key not in self._features:
+            self._features[key] = features_of(self.state(tried))
+        return self._features[key] if dice is None else renumbered(self._features[key], dice)
 
     def saw(self, pick: int, judged: Judged) -> None:
         if judged.verdict is not None and pick not in self.after:

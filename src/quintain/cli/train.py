@@ -1,0 +1,283 @@
+"""`quintain train`: let a small policy learn to repair programs, from executed work, and watch it learn."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from quintain.cli.exits import DONE, INTERRUPTED, Failed, Usage
+from quintain.cli.live import clock
+from quintain.cli.output import console, say_json
+from quintain.cli.training import Asked, need_torch, opened
+from quintain.cli.wire import default_sandboxes
+
+if TYPE_CHECKING:
+    from quintain.train import Ended, Plan, Row
+
+#: So many held-out tasks are evaluated while it learns; between the stages and at the end it is all of them.
+EVALUATED_ON_THE_WAY = 60
+CONTROLS = ("none", "random", "constant", "shuffled")
+
+
+class Trained(msgspec.Struct, frozen=True, kw_only=True):
+    """What a training came to, as scripts read it. `before` and `after` are the held-out shares solved at the first
+    attempt, before the rewards and at the end, `within3` within three attempts. `executions` ran in sandboxes, of
+    `requests` rewards asked for, in `execution_seconds` of `seconds`; for `waiting_seconds` nothing else was done (with
+    --async they run beside the updates). `execution_cpu_seconds` is the CPU time of what ran in sandboxes,
+    `cpu_seconds` that of this process."""
+
+    before: float | None
+    after: float | None
+    within3: float | None
+    within3_before: float | None
+    best: float | None
+    steps: int
+    ended: str
+    parameters: int
+    train_tasks: int
+    heldout_tasks: int
+    requests: int
+    executions: int
+    executed_share: float | None
+    seconds: float
+    cpu_seconds: float
+    execution_seconds: float
+    waiting_seconds: float
+    execution_cpu_seconds: float
+    seed: int
+    control: str
+    alarms: tuple[str, ...]
+    trouble: str | None
+    resumed_at: int | None
+    run: str
+
+
+@click.command("train")
+@click.argument("tasks", default="repair-train")
+@click.option("--held-out", default="repair-heldout", show_default=True, help="Tasks to be evaluated on only.")
+@click.option("--out", type=click.Path(path_type=Path), help="The new folder (else one below runs/).")
+@click.option("--resume", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="RUN",
+              help="Go on with a training that was interrupted or killed.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Everything that is drawn follows from it.")
+@click.option("--sft", "only_sft", is_flag=True, help="Learn from the demonstrations only.")
+@click.option("--sft-steps", type=click.IntRange(min=1), help="Updates from demonstrations.")
+@click.option("--steps", type=click.IntRange(min=0), help="Updates from rewards.")
+@click.option("--demos", type=click.IntRange(min=1), help="How many repairs are demonstrated.")
+@click.option("--train-each", type=click.IntRange(min=1), help="Tasks of each function.")
+@click.option("--held-out-tasks", type=click.IntRange(min=1), help="How many of the held-out tasks.")
+@click.option("--async", "ahead", is_flag=True, help="Execute the next batch while this one is learnt from "
+              "(it was drawn one update ago).")
+@click.option("--control", type=click.Choice(CONTROLS), default="none", show_default=True,
+              help="Replace the rewards by ones that say nothing: what improves now was not learnt from them.")
+@click.option("--inject-house-failures", "lost", type=click.FloatRange(min=0, max=1, max_open=True), default=0.0,
+              metavar="SHARE", help="Lose this share of the rewards, as if sandboxes had died.")
+@click.option("--naive", is_flag=True, help="Pay 0 for a lost reward, as is often done, instead of leaving it out.")
+@click.option("--evaluate-every", type=click.IntRange(min=1), default=150, show_default=True, metavar="STEPS")
+@click.option("--patience", type=click.IntRange(min=1), metavar="N",
+              help="End early after N evaluations without a new best.")
+@click.option("--cpu-seconds", type=click.FloatRange(min=1), help="End when this process has used so much.")
+@click.option("--keep", type=click.IntRange(min=1), default=2, show_default=True, help="Checkpoints, besides the best.")
+@click.option("--confirm", is_flag=True, help="Run every solved answer a second time from a cold start.")
+@click.option("--sandboxes", type=click.IntRange(min=1), default=default_sandboxes(), show_default=True)
+@click.option("--backend", default="native", show_default=True, help="What makes the sandboxes.")
+@click.option("--json", "as_json", is_flag=True, help="Print the sum as one JSON object in the last line.")
+@click.pass_context
+def command(ctx: click.Context, /, **given: Any) -> None:
+    """Train a small policy to repair the programs of TASKS: from demonstrations, then from rewards of executed repairs.
+
+    TASKS is a set whose programs have one wrong token (repair-train). A curve is drawn while it learns; the folder
+    holds metrics.jsonl, curve.html and the checkpoints. Progress goes to stderr. What was killed goes on with --resume
+    at the step after its last.
+
+    Exit codes: 0 done (better or not), 1 it failed, 2 wrong usage, 3 this host has no sandboxes or no torch, 130
+    interrupted.
+
+    \b
+    Examples:
+      quintain train --out runs/first
+      quintain train --control random --steps 200 --json
+      quintain train --resume runs/first
+    """
+    resume: Path | None = given["resume"]
+    need_torch()
+    if resume is not None:
+        folder = resume
+        _refuse_with_resume(ctx)
+        try:
+            asked, plan = _read(folder)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise Usage(f"{folder} is no folder of a training: {error}") from None
+    else:
+        folder = given["out"] or Path("runs") / time.strftime("train-%Y%m%d-%H%M%S")
+        if folder.exists():
+            raise Usage(f"--out {folder} is there already: choose another, or go on with that training: "
+                        f"quintain train --resume {shlex.quote(str(folder))}")
+        asked, plan = _asked(given)
+        folder.mkdir(parents=True)
+        (folder / "training.json").write_bytes(msgspec.json.encode({"asked": asked, "plan": plan}))
+    trained = _run(asked, plan, folder)
+    if given["as_json"]:
+        say_json(trained)
+    else:
+        _report(trained)
+    ctx.exit(DONE)
+
+
+def _refuse_with_resume(ctx: click.Context) -> None:
+    extra = [name for name in ctx.params if name not in ("resume", "as_json")
+             and ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+    if extra:
+        raise Usage(f"--resume goes on with what the training was asked: it cannot be given with {', '.join(extra)}")
+
+
+def _asked(given: dict[str, Any]) -> tuple[Asked, Plan]:
+    from quintain.train import Control, Plan, RepairSettings
+
+    dials = {
+        "sft_steps": given["sft_steps"], "rl_steps": 0 if given["only_sft"] else given["steps"],
+        "demos": given["demos"],
+    }
+    settings = RepairSettings(
+        seed=given["seed"], control=Control(given["control"]), house_failures=given["lost"], naive=given["naive"],
+        staleness=int(given["ahead"]), **{name: value for name, value in dials.items() if value is not None},
+    )
+    sizes = {name: given[name] for name in ("train_each", "held_out_tasks") if given[name] is not None}
+    asked = Asked(
+        tasks=given["tasks"], held_out=given["held_out"], settings=msgspec.json.encode(settings).decode(),
+        sandboxes=given["sandboxes"], backend=given["backend"], confirm=given["confirm"], **sizes,
+    )
+    plan = Plan(evaluate_every=given["evaluate_every"], evaluate_tasks=EVALUATED_ON_THE_WAY, keep=given["keep"],
+                patience=given["patience"], cpu_seconds=given["cpu_seconds"])
+    return asked, plan
+
+
+def _read(folder: Path) -> tuple[Asked, Plan]:
+    from quintain.train import Plan
+
+    kept = msgspec.json.decode((folder / "training.json").read_bytes(), type=dict[str, msgspec.Raw])
+    if set(kept) != {"asked", "plan"}:
+        raise msgspec.ValidationError(f"expected `asked` and `plan`, found {sorted(kept)}")
+    return msgspec.json.decode(kept["asked"], type=Asked), msgspec.json.decode(kept["plan"], type=Plan)
+
+
+def _run(asked: Asked, plan: Plan, folder: Path) -> Trained:
+    began, used = time.monotonic(), time.process_time()
+    try:
+        ended, facts = asyncio.run(_train(asked, plan, folder))
+    except KeyboardInterrupt:
+        click.echo(f"interrupted; to go on: quintain train --resume {shlex.quote(str(folder))}", err=True)
+        sys.exit(INTERRUPTED)
+    except ValueError as error:
+        raise Failed(str(error)) from None
+    return Trained(
+        before=ended.first.get("pass_at_1"), after=ended.last.get("pass_at_1"), within3=ended.last.get("within_3"),
+        within3_before=ended.first.get("within_3"), best=ended.best if ended.best >= 0 else None, steps=ended.step,
+        ended=ended.why, seconds=round(time.monotonic() - began, 2), cpu_seconds=round(time.process_time() - used, 2),
+        alarms=tuple(f"{alarm.illness}: {alarm.says}" for alarm in ended.alarms), resumed_at=ended.resumed_at,
+        run=str(folder), **facts,
+    )
+
+
+async def _train(asked: Asked, plan: Plan, folder: Path) -> tuple[Ended, dict[str, Any]]:
+    from quintain.train import Log, lines_of, train, write_page
+
+    async with opened(asked, folder) as (learner, judge):
+        log = Log(folder / "metrics.jsonl")
+        with _Curve(learner.settings.sft_steps + learner.settings.rl_steps, log.rows()) as curve:
+            ended = await train(learner, folder, plan, watch=curve.show)
+        memory, settings = learner.memory, learner.settings
+        facts: dict[str, Any] = {
+            "parameters": learner.parameters, "train_tasks": len(learner.problems),
+            "heldout_tasks": len(learner.held_out), "requests": memory.requested, "executions": memory.executed,
+            "executed_share": memory.executed_share, "execution_seconds": round(memory.seconds, 2),
+            "waiting_seconds": round(memory.seconds - learner.overlapped_seconds, 2),
+            "execution_cpu_seconds": round(judge.cpu_seconds, 2), "seed": settings.seed,
+            "control": settings.control.value, "trouble": judge.trouble,
+        }
+    write_page(folder / "curve.html", lines_of(log.rows()), title=f"quintain train {asked.tasks}",
+               facts={name: str(value) for name, value in facts.items()})
+    return ended, facts
+
+
+class _Curve:
+    """The curve while it grows: on a terminal it redraws itself, elsewhere each evaluation is a line. On stderr."""
+
+    def __init__(self, steps: int, rows: list[Row]) -> None:
+        from rich.live import Live
+
+        self._steps = steps
+        self._rows = list(rows)
+        self._began = time.monotonic()
+        self._drawn = 0.0
+        screen = console(to_stderr=True)
+        self._live = Live(console=screen, auto_refresh=False) if sys.stderr.isatty() else None
+
+    def __enter__(self) -> _Curve:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def show(self, row: Row) -> None:
+        self._rows.append(row)
+        now = time.monotonic()
+        if self._live and (row.held_out or now - self._drawn > 0.5):
+            self._drawn = now
+            self._live.update(_picture(self._rows, self._steps, now - self._began), refresh=True)
+        elif not self._live and row.held_out:
+            click.echo(f"update {row.step}/{self._steps} ({row.stage}): held out {row.held_out['pass_at_1']:.1%} at "
+                       f"the first attempt, {row.held_out['within_3']:.1%} within three", err=True)
+
+
+def _picture(rows: list[Row], steps: int, seconds: float) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    from quintain.train import lines_of, spark_line
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_row(Text(f"update {rows[-1].step}/{steps}", style="bold"), Text(rows[-1].stage), Text(clock(seconds)))
+    for line in lines_of(rows):
+        values = [value for _, value in line.points]
+        grid.add_row(Text(line.name), Text(spark_line(values), style="cyan"), Text(f"{values[-1]:.1%}"))
+    return grid
+
+
+def _report(trained: Trained) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, fact in _facts(trained):
+        table.add_row(name, fact)
+    console().print(table, markup=False)
+
+
+def _facts(trained: Trained) -> list[tuple[str, str]]:
+    share = 100 * trained.waiting_seconds / trained.seconds if trained.seconds else 0.0
+    def told(value: float | None) -> str:
+        return "not measured" if value is None else f"{value:.1%}"
+
+    return [
+        ("held out, first attempt", f"{told(trained.before)} before rewards, {told(trained.after)} after"),
+        ("held out, within three", f"{told(trained.within3_before)} before rewards, {told(trained.within3)} after"),
+        ("policy", f"{trained.parameters} parameters, seed {trained.seed}"),
+        ("updates", f"{trained.steps} ({trained.ended})"),
+        ("rewards", f"{trained.requests} asked for, {trained.executions} executed"
+                    + (f" ({trained.executed_share:.1%}); the others were executed before"
+                       if trained.executed_share is not None else "")),
+        ("time", f"{clock(trained.seconds)}, {share:.0f} % of it waiting for sandboxes"),
+        *([("alarms", "; ".join(trained.alarms))] if trained.alarms else []),
+        *([("not judged", trained.trouble)] if trained.trouble else []),
+        ("curve", f"{trained.run}/curve.html"),
+        ("log", f"{trained.run}/metrics.jsonl"),
+    ]

@@ -1,0 +1,151 @@
+"""What `quintain train` joins: tasks, sandboxes that judge, and the learner, which sees neither exams nor sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from quintain.cli.exits import HostCannot, Usage
+from quintain.cli.wire import Choice, open_backend, open_tasks
+from quintain.tasks import Item
+from quintain.types import FaultKind, HouseError, Program, TaskError
+
+if TYPE_CHECKING:
+    from quintain.env import Environment
+    from quintain.train import Attempted, Demo, Judged, RepairLearning, RepairSettings
+
+#: Demonstrations come from so many functions: a policy that was shown all of them would have little to find out.
+DEMO_FUNCTIONS = 20
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a training is made of; kept in its folder, so that it can go on. `train_each` tasks of each function are
+    trained on, `held_out_tasks` are evaluated (None: all)."""
+
+    tasks: str
+    held_out: str
+    settings: str
+    train_each: int | None = 6
+    held_out_tasks: int | None = 160
+    sandboxes: int = 4
+    backend: str = "native"
+    confirm: bool = False
+
+
+class SandboxJudge:
+    """Judges answers in sandboxes, many at once. A failure of the house or of the task is a reward of `None`."""
+
+    def __init__(self, environment: Environment, items: Sequence[Item], *, sandboxes: int) -> None:
+        self._environment = environment
+        self._items = {item.task.id: item for item in items}
+        self._room = asyncio.Semaphore(sandboxes)
+        self.cpu_seconds = 0.0
+        self.trouble: str | None = None
+
+    async def __call__(self, attempts: Sequence[Attempted]) -> list[Judged]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._one(attempt)) for attempt in attempts]
+        return [task.result() for task in tasks]
+
+    async def _one(self, attempt: Attempted) -> Judged:
+        from quintain.env import Work
+        from quintain.train import Judged
+        from quintain.types import Trainable
+
+        work = Work(program=Program(files=attempt.files))
+        async with self._room:
+            try:
+                verdict, reward = await self._environment.grade(
+                    self._items[attempt.task], work, episode=attempt.digest, seed=0)
+            except (HouseError, TaskError) as error:
+                if isinstance(error, HouseError) and error.kind is FaultKind.SANDBOX_CREATE_FAILED:
+                    raise
+                self.trouble = str(error)
+                return Judged(reward=None)
+        self.cpu_seconds += verdict.cpu_seconds or 0.0
+        total = reward.total if reward.trainable is Trainable.YES else None
+        return Judged(reward=total, solved=reward.solved, verdict=verdict)
+
+
+@asynccontextmanager
+async def opened(asked: Asked, folder: Path) -> AsyncIterator[tuple[RepairLearning, SandboxJudge]]:
+    """The learner of a training and its judge, in sandboxes that are there until the block is left. Raises Usage for
+    tasks that are no repairs, HostCannot where there are no sandboxes or there is no torch."""
+    from quintain.env import CodeEnvironment
+    from quintain.grade import Oracle, solved_only
+
+    need_torch()
+    from quintain.train import Memory, RepairSettings, repair_learner
+
+    settings = msgspec.json.decode(asked.settings, type=RepairSettings)
+    train, demonstrated, held_out = chosen(asked, settings)
+    backend = open_backend(asked.backend)
+    try:
+        # An edit of one token leaves no room for the hacks that detectors look for: none are asked.
+        environment = CodeEnvironment(
+            backend, oracle=Oracle(backend, confirm=asked.confirm), scalar=solved_only, detectors=())
+        judge = SandboxJudge(environment, [*train, *held_out], sandboxes=asked.sandboxes)
+        memory = Memory(judge, file=folder / "executed.jsonl")
+        learner = repair_learner(
+            [item.task for item in train], [item.task for item in held_out], demos_of(demonstrated, settings.demos),
+            memory, settings,
+        )
+        await learner.prepare()
+        yield learner, judge
+    finally:
+        await backend.aclose()
+
+
+def need_torch() -> None:
+    """Raises HostCannot where torch is not installed, saying how to get it."""
+    import importlib.util
+
+    if importlib.util.find_spec("torch") is None:
+        raise HostCannot("training needs torch: make torch (in a checkout), or pip install 'quintain[train]'")
+    import torch
+
+    torch.set_num_threads(1)  # of so small a network more threads make nothing faster, and sums of another order
+
+
+def chosen(asked: Asked, settings: RepairSettings) -> tuple[list[Item], list[Item], list[Item]]:
+    """Tasks to train on, those of them that are demonstrated, and held-out ones. Raises Usage."""
+    items, held_out = list(open_tasks(asked.tasks, Choice())), list(open_tasks(asked.held_out, Choice()))
+    shared = {item.task.id for item in items} & {item.task.id for item in held_out}
+    if shared:
+        raise Usage(f"expected held-out tasks that are not trained on, found in both {sorted(shared)[:3]}")
+    by_function: dict[str, list[Item]] = {}
+    for item in items:
+        by_function.setdefault(item.task.entry.name or item.task.id, []).append(item)
+    dice = random.Random(f"{settings.seed} functions")
+    shown = set(dice.sample(sorted(by_function), min(DEMO_FUNCTIONS, len(by_function))))
+    demonstrated = [item for name in sorted(shown) for item in by_function[name]]
+    first = [item for name, faults in sorted(by_function.items())
+             for item in random.Random(name).sample(faults, len(faults))[: asked.train_each]]
+    known = {item.task.id for item in first}
+    train = first + [item for item in demonstrated if item.task.id not in known]
+    count = min(len(held_out), asked.held_out_tasks or len(held_out))
+    return train, demonstrated, random.Random(0).sample(held_out, count)
+
+
+def demos_of(items: Sequence[Item], most: int) -> list[Demo]:
+    """The authors' answers as demonstrations. Raises Usage where a task is no repair of one token."""
+    from quintain.train import demo_of
+
+    found = []
+    for item in items[:most]:
+        right = (item.exam.oracle or {}).get(item.task.entry.path)
+        try:
+            demo = None if right is None else demo_of(item.task, right)
+        except ValueError as error:
+            raise Usage(f"quintain train repairs programs with one wrong token: {error}") from None
+        if demo is not None:
+            found.append(demo)
+    if not found:
+        raise Usage("expected tasks whose author's answer is an edit of one token (such as repair-train), found none")
+    return found
