@@ -10,16 +10,19 @@ import msgspec
 from quintain.sandbox import Backend
 from quintain.types import Limits
 
-#: One call may take so long before the next one is asked.
-CALL_SECONDS = 2
+#: One call may take so much CPU time, and five times that by the clock, before the next one is asked.
+CALL_SECONDS = 2.0
 
 _PROGRAM = '''
 import ast, importlib.util, json, signal, sys
-path, name, calls = json.loads(sys.stdin.read())
+path, name, calls, seconds = json.loads(sys.stdin.read())
 class Late(BaseException):
     pass
 def late(*_):
     raise Late()
+def watch(seconds):
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 5 * seconds)
 def say(number, **found):
     sys.__stdout__.write(json.dumps([number, found]) + "\\n")
     sys.__stdout__.flush()
@@ -31,26 +34,27 @@ def main():
     spec.loader.exec_module(module)
     function = getattr(module, name)
     signal.signal(signal.SIGALRM, late)
+    signal.signal(signal.SIGPROF, late)
     for number, text in enumerate(calls):
         try:
-            signal.alarm(@SECONDS@)
+            watch(seconds)
             found = function(*ast.literal_eval(text))
             shown = repr(found)
-            signal.alarm(0)
+            watch(0)
             ast.literal_eval(shown)
         except Late:
             say(number, raised="TimeoutError")
         except (ValueError, SyntaxError) as error:
-            signal.alarm(0)
+            watch(0)
             known = error.__traceback__.tb_next is not None and error.__traceback__.tb_next.tb_frame.f_code.co_name
             say(number, **({} if known == "literal_eval" else {"raised": type(error).__name__}))
         except BaseException as error:
-            signal.alarm(0)
+            watch(0)
             say(number, raised=type(error).__name__)
         else:
             say(number, value=shown)
 main()
-'''.replace("@SECONDS@", str(CALL_SECONDS))
+'''
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +67,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
 
 async def answers_to(
     backend: Backend, files: Mapping[str, bytes], calls: Sequence[str], *, path: str, name: str, limits: Limits,
-    seed: int, image: str = "host",
+    seed: int, image: str = "host", call_seconds: float = CALL_SECONDS,
 ) -> list[Answered]:
     """Ask the function `name` of `path` for each of `calls` (sources of tuples of literals), in order.
 
@@ -74,7 +78,8 @@ async def answers_to(
     async with backend.open(image, limits=limits) as (sandbox,):
         await sandbox.files.write_many(files)
         outcome = await sandbox.run(
-            ["python3", "-s", "-P", "-S", "-B", "-c", _PROGRAM], stdin=json.dumps([path, name, list(calls)]).encode(),
+            ["python3", "-s", "-P", "-S", "-B", "-c", _PROGRAM],
+            stdin=json.dumps([path, name, list(calls), call_seconds]).encode(),
             env={"PYTHONHASHSEED": str(seed % 2**32)},
         )
     for line in outcome.stdout.splitlines():

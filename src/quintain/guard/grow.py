@@ -21,7 +21,7 @@ from enum import StrEnum
 import msgspec
 
 from quintain.grade import Oracle
-from quintain.guard.asking import Answered, answers_to
+from quintain.guard.asking import CALL_SECONDS, Answered, answers_to
 from quintain.guard.calls import calls_of
 from quintain.guard.inputs import Value, like, mutated
 from quintain.guard.sameness import same
@@ -66,9 +66,11 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 async def grow(
     backend: Backend, item: Item, *, seed: int, count: int = 20, tried: int = 120,
-    passing: Sequence[Program] = (), oracle: Oracle | None = None,
+    passing: Sequence[Program] = (), oracle: Oracle | None = None, limits: Limits = LIMITS,
+    call_seconds: float = CALL_SECONDS,
 ) -> Growth:
-    """At most `count` new cases out of `tried` inputs. `passing` are answers that solved the suite as it is.
+    """At most `count` new cases out of `tried` inputs. `passing` are answers that solved the suite as it is. `limits`
+    hold for the asking of all inputs; one that takes the author's answer longer than `call_seconds` is no case.
 
     Raises TaskError for a task that is no Python function with a name, an author's answer and calls with literals, or
     whose author's answer fails its own new tests; HouseError as the backend does.
@@ -80,10 +82,14 @@ async def grow(
     if not inputs:
         raise TaskError(f"task {item.task.id}: expected calls of {entry.name} with literals in its tests, found none")
     asked = list(inputs)
-    place = {"path": entry.path, "name": entry.name, "image": item.task.image}
-    first = await answers_to(backend, author, asked, limits=LIMITS, seed=seed, **place)
-    second = await answers_to(backend, author, asked, limits=LIMITS, seed=seed + 1, **place)
-    others = [await answers_to(backend, program.files, asked, limits=LIMITS, seed=seed, **place) for program in passing]
+
+    async def answers(files: Mapping[str, bytes], seed: int) -> list[Answered]:
+        return await answers_to(backend, files, asked, path=entry.path, name=str(entry.name), limits=limits, seed=seed,
+                                image=item.task.image, call_seconds=call_seconds)
+
+    first = await answers(author, seed)
+    second = await answers(author, seed + 1)
+    others = [await answers(program.files, seed) for program in passing]
     refused: Counter[str] = Counter()
     found: list[Grown] = []
     doubtful: list[Grown] = []

@@ -73,11 +73,13 @@ class OracleRuns:
             verdicts += await site.together(run, [plan for plan in plans if plan.crowded])
         return self._told(verdicts, command_limits(item).cpu_seconds)
 
-    def _late(self, late: int, tries: int, figures: dict[str, float], cpu_limit: float) -> Finding:
+    def _late(
+        self, late: int, tries: int, figures: dict[str, float], cpu_limit: float, *, starved: bool
+    ) -> Finding:
         """Too slow, by its own doing or by the house's."""
         cpu = figures["cpu_seconds_p95"]
-        if late < tries and cpu <= cpu_limit / 3:
-            return unmeasured(self.name, f"late in {late} of {tries} tries, though it needs {cpu:.2f} s of CPU: this "
+        if starved or (late < tries and cpu <= cpu_limit / 3):
+            return unmeasured(self.name, f"late in {late} of {tries} tries ({cpu:.2f} s of CPU where it was not): this "
                               "machine was busy", remedy="run it again with fewer --sandboxes")
         problem = Problem(code="headroom", text=f"the author's answer is too slow in {late} of {tries} tries")
         return found(self.name, [problem], figures=figures, remedy="raise the limits, or make the work smaller")
@@ -107,7 +109,8 @@ class OracleRuns:
         if not bad:
             return found(self.name, evidence=evidence, figures=figures)
         if all(_is_late(verdict) for verdict in bad):
-            return self._late(len(bad), len(verdicts), figures, cpu_limit)
+            starved = all(_was_starved(verdict) for verdict in bad)
+            return self._late(len(bad), len(verdicts), figures, cpu_limit, starved=starved)
         failing = Counter(test.id for verdict in bad for test in verdict.tests if test.passed is not Passed.PASSED)
         tests = tuple(id for id, _ in failing.most_common())
         torn = any(test.fault is not None and test.fault.kind is FaultKind.CONFLICTING_RUNS
@@ -126,6 +129,11 @@ def _is_late(verdict: Verdict) -> bool:
     """Whether it failed by nothing but being too slow."""
     faults = [f for f in (verdict.fault, *(t.fault for t in verdict.tests if t.passed is not Passed.PASSED)) if f]
     return bool(faults) and all(fault.kind in (FaultKind.TIMEOUT, FaultKind.CPU_LIMIT) for fault in faults)
+
+
+def _was_starved(verdict: Verdict) -> bool:
+    """Whether it was late by the clock, twice, while programs waited for a CPU (`grade.doubt`)."""
+    return any(seen.source == "doubt" and "waited for a CPU" in seen.text for seen in verdict.evidence)
 
 
 def why_of(verdict: Verdict) -> str:

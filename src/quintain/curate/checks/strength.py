@@ -16,7 +16,7 @@ from quintain.curate.site import Site, command_limits, program_of
 from quintain.grade import Kills, Mutant, kill_rate, mutants_of
 from quintain.guard import grow
 from quintain.tasks import Item, PythonSuite, StdioSuite
-from quintain.types import TaskError
+from quintain.types import Limits, TaskError
 
 #: At least this share must be noticed to be admitted, and to be worth more tests.
 ADMIT, AUGMENT = 0.80, 0.60
@@ -26,6 +26,8 @@ EQUIVALENT_MOST = 0.25
 MOST = 200
 _SHOWN = 8
 _GROWN, _TRIED = 40, 200
+#: What all new inputs together may take of the author's answer, and each of them: a slow one is no test.
+_ASKING, _CALL_SECONDS = Limits(wall_seconds=20.0, cpu_seconds=3.0), 0.1
 
 
 class Strength:
@@ -61,7 +63,8 @@ class Strength:
     ) -> tuple[int, list[tuple[str, Mutant]]]:
         """How many survivors no new input tells from the original, and the others."""
         try:
-            growth = await grow(site.backend, item, seed=0, count=_GROWN, tried=_TRIED, oracle=site.oracle)
+            growth = await grow(site.backend, item, seed=0, count=_GROWN, tried=_TRIED, oracle=site.oracle,
+                                limits=_ASKING, call_seconds=_CALL_SECONDS)
         except TaskError:
             return 0, survivors
         if growth.suite is None or item.exam.oracle is None:

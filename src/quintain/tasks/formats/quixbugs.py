@@ -20,7 +20,10 @@ from quintain.tasks.exam import Exam, Item, PythonSuite
 from quintain.tasks.formats.rows import has_keys, read_lines, unpack
 from quintain.tasks.formats.testfile import as_test_file, doctest_asserts, loaded, parsed
 from quintain.tasks.taskset import Taskset
-from quintain.types import Entry, TaskError
+from quintain.types import Entry, Limits, Scopes, TaskError
+
+#: References that take long: this one is exponential, and needs 3.3 s of CPU for its cases.
+_SLOW = {"levenshtein": Scopes(command=Limits(wall_seconds=60.0, cpu_seconds=15.0))}
 
 
 class FileRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +103,7 @@ class QuixBugs:
             ),
             files=files, id=id, instructions=_instructions(name, buggy, files),
             entry=Entry(path=f"{name}.py", name=name), tags=("python", "repair"),
+            limits=_SLOW.get(name, Scopes()),
         )
 
     def _file(self, path: str) -> str:
