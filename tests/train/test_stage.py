@@ -45,6 +45,29 @@ def test_episodes_come_in_the_order_that_they_were_asked_in() -> None:
     assert house.environment.most_at_once > 1 and house.closed
 
 
+def test_processes_that_share_a_group_draw_other_seeds() -> None:
+    from types import SimpleNamespace
+
+    from quintain.train import TrlRollouts
+
+    seeds: list[int] = []
+
+    def answer(conversation, task, seed):
+        seeds.append(seed)
+        return Turn(text="right", prompt_token_ids=(1,), output_token_ids=(2,), logprobs=(-0.5,))
+
+    asked = Asked([fake_item("a")], FakeEnvironment().opening)
+    for index in range(2):  # each process has a stage of its own, and the same collector
+        trainer = SimpleNamespace(
+            processing_class=SimpleNamespace(eos_token_id=2), accelerator=SimpleNamespace(
+                num_processes=2, process_index=index))
+        with Stage(House().opened) as stage:
+            rollouts = TrlRollouts(stage, asked, FunctionPolicy(answer))
+            for _ in range(3):
+                assert rollouts([asked.rows[0]["prompt"]] * 2, trainer)["reward"] == [1.0, 1.0]
+    assert len(set(seeds)) == len(seeds) == 12
+
+
 def test_a_stage_that_cannot_be_opened_says_why_and_one_that_is_closed_says_so() -> None:
     @asynccontextmanager
     async def broken():

@@ -140,6 +140,15 @@ def test_a_group_without_a_difference_is_left_out_and_counted() -> None:
     assert sift(alike, Filter(alike=False)).whys_B == (None,) * 3
 
 
+def test_a_group_of_which_too_few_are_left_is_no_comparison() -> None:
+    rows = [trajectory_of(episode(turn([1], [2]), id=f"t#{n}", reward=r)) for n, r in enumerate([0.1, 0.9, None])]
+    assert sift(rows).whys_B == (None, None, Why.UNREWARDED)
+    found = sift(rows, Filter(fewest=3))
+    assert found.whys_B == (Why.NO_SIGNAL, Why.NO_SIGNAL, Why.UNREWARDED) and found.useless == 1.0
+    with pytest.raises(ValueError, match="fewest must be at least 1"):
+        Filter(fewest=0)
+
+
 def test_two_rows_of_one_episode_are_one_sibling() -> None:
     rows = rows_of(episode(turn([1], [2]), turn([3], [4])))
     assert sift(rows).whys_B == (Why.NO_SIGNAL,) * 2

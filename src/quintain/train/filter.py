@@ -32,12 +32,18 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What to leave out. `longest` counts tokens (None: no bound); `cut_replies`: leave out replies that were cut at
     the length limit (DAPO's over-long filter; TRL `mask_truncated_completions`); `oldest` counts updates since its
     oldest token was sampled (None: no bound); `alike`: leave out groups whose rewards are within 1e-9 of each other
-    (verl `filter_groups`, DAPO's dynamic sampling)."""
+    (verl `filter_groups`, DAPO's dynamic sampling). Of a group that the house broke, or filters left, fewer than
+    `fewest` siblings with a reward, none is trained: what is left is no fair comparison."""
 
     longest: int | None = None
     cut_replies: bool = False
     oldest: int | None = None
     alike: bool = True
+    fewest: int = 2
+
+    def __post_init__(self) -> None:
+        if self.fewest < 1:
+            raise ValueError(f"fewest must be at least 1, found {self.fewest}")
 
     def why(self, trajectory: Trajectory, *, version: int | None = None) -> Why | None:
         """The reason that lies in itself; its group's is `sift`'s. `version` is that of the policy to be updated."""
@@ -82,10 +88,11 @@ def sift(trajectories: Iterable[Trajectory], chosen: Filter | None = None, *, ve
     for places in groups.values():
         # An episode of several rows is one sibling: its rows have one reward.
         rewards = {rows[nth].episode: rows[nth].reward for nth in places if whys[nth] is None}
-        if useful(list(rewards.values())):
+        few = len(rewards) < asked.fewest
+        if useful(list(rewards.values())) and not few:
             continue
         useless += 1
-        if asked.alike:
+        if asked.alike or few:
             for nth in places:
                 whys[nth] = whys[nth] or Why.NO_SIGNAL
     return Sifted(

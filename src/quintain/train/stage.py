@@ -96,18 +96,18 @@ class Stage:
             self._rounds += 1
             return self._rounds
 
-    def play(self, items_B: Sequence[Item], policy: Policy) -> list[Episode]:
+    def play(self, items_B: Sequence[Item], policy: Policy, *, round: int | None = None) -> list[Episode]:
         """One episode for each item, all at once as far as the player goes, in the order of the items; an item that is
         there several times is one group. Raises ValueError where the player gives fewer episodes than were asked."""
-        return self.do(self.playing(items_B, policy))
+        return self.do(self.playing(items_B, policy, round=round))
 
-    async def playing(self, items_B: Sequence[Item], policy: Policy) -> list[Episode]:
+    async def playing(self, items_B: Sequence[Item], policy: Policy, *, round: int | None = None) -> list[Episode]:
         """The same within the loop."""
         counts = Counter(item.task.id for item in items_B)
         by_size: dict[int, dict[str, Item]] = {}
         for item in items_B:
             by_size.setdefault(counts[item.task.id], {})[item.task.id] = item
-        nth, found = self.round(), dict[str, list[Episode]]()
+        nth, found = self.round() if round is None else round, dict[str, list[Episode]]()
 
         async def collect(size: int, items: Iterable[Item]) -> None:
             async with self.player.collecting(items, policy, size=size, round=nth) as groups:

@@ -72,7 +72,10 @@ class TrlRollouts:
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
         items = [self._asked.of(prompt) for prompt in prompts]
         policy = self._policy or self._of_trainer(trainer)
-        episodes = self._stage.play(items, policy)
+        # Part of a group may be played by another process: other rounds, so that it draws other seeds.
+        accelerator = trainer.accelerator
+        count, index = getattr(accelerator, "num_processes", 1), getattr(accelerator, "process_index", 0)
+        episodes = self._stage.play(items, policy, round=self._stage.round() * count + index)
         longest = getattr(trainer, "max_completion_length", None)
         samples = [sample_of(episode, filler=trainer.processing_class.eos_token_id, longest=longest)
                    for episode in episodes]
