@@ -4,6 +4,8 @@ from quintain.fleet._card import Card, Count, Full, Gone, Lease, Place, Terms
 from quintain.fleet._shelf import Shelf
 from quintain.fleet.base import BODY_BYTES, Job, Kept, Line, Queue, Stats
 from quintain.fleet.entries import Answer, End, Entry, Reconciled, State, Tally, Tried
+from quintain.fleet.local import QUARANTINED, Crew, supervise
+from quintain.fleet.logs import EpisodeLogs
 from quintain.fleet.memory import MemoryQueue
 from quintain.fleet.nats import NatsQueue
 from quintain.fleet.opening import open_queue
@@ -17,11 +19,14 @@ from quintain.fleet.server import NatsServer, nats_server, serve_nats
 from quintain.fleet.simulation import World, simulate
 from quintain.fleet.simulation_words import Flood, Load, Report, Scenario, Weather, usual_loads
 from quintain.fleet.sqlite import SqliteQueue
+from quintain.fleet.watchdog import STALLED, watchdog
+from quintain.fleet.worker import Care, Left, Order, Worker, order
 
 __all__ = [
-    "Answer", "Ask", "BODY_BYTES", "Card", "Count", "End", "Entry", "Fairness", "Flood", "Full", "Gone", "Job",
-    "Kept", "Lease", "Line", "Load", "MemoryQueue", "Moves", "NatsQueue", "NatsServer", "Pace", "Pacing", "Place",
-    "Placement", "Planner", "Queue", "Race", "Reconciled", "Register", "Report", "Room", "Scenario", "Share",
-    "Shelf", "Spares", "SqliteQueue", "State", "Stats", "Tail", "Tally", "Terms", "Tried", "Weather", "Why",
-    "World", "nats_server", "open_queue", "reconcile", "serve_nats", "simulate", "usual_loads",
+    "Answer", "Ask", "BODY_BYTES", "Card", "Care", "Count", "Crew", "End", "Entry", "EpisodeLogs", "Fairness",
+    "Flood", "Full", "Gone", "Job", "Kept", "Lease", "Left", "Line", "Load", "MemoryQueue", "Moves", "NatsQueue",
+    "NatsServer", "Order", "Pace", "Pacing", "Place", "Placement", "Planner", "QUARANTINED", "Queue", "Race",
+    "Reconciled", "Register", "Report", "Room", "STALLED", "Scenario", "Share", "Shelf", "Spares", "SqliteQueue",
+    "State", "Stats", "Tail", "Tally", "Terms", "Tried", "Weather", "Why", "Worker", "World", "nats_server",
+    "open_queue", "order", "reconcile", "serve_nats", "simulate", "supervise", "usual_loads", "watchdog",
 ]

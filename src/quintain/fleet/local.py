@@ -1,0 +1,109 @@
+"""The engine of one machine: worker processes that are started, watched, started again, and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from quintain.fleet.base import Queue
+from quintain.fleet.entries import Tally
+from quintain.fleet.register import Register, reconcile
+from quintain.types import HouseError
+
+_log = logging.getLogger(__name__)
+
+#: How a worker process ends that has put itself into quarantine.
+QUARANTINED = 75
+
+
+class Crew(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How worker processes are kept. One that ends is started again after a pause, which doubles from
+    `pause_seconds.0` to `pause_seconds.1` while they die young; one in quarantine rests for the longest. When all is
+    over they are told (SIGTERM), and after `drain_seconds` killed."""
+
+    workers: int = 2
+    pause_seconds: tuple[float, float] = (0.2, 60.0)
+    young_seconds: float = 10.0
+    drain_seconds: float = 60.0
+    look_seconds: float = 1.0
+    reconcile_seconds: float = 30.0
+
+
+async def supervise(
+    command: Callable[[int], Sequence[str]], register: Register, queue: Queue, *, told: asyncio.Event,
+    crew: Crew | None = None,
+) -> Tally:
+    """Keep workers at it until no episode is open, or `told` is set, and then end them. `command` gives the words that
+    start the nth one. What the queue forgot is put again, now and then. Where `setpriv` is installed, workers end with
+    this process, however it ends."""
+    crew = crew or Crew()
+    async with asyncio.TaskGroup() as group:
+        for nth in range(crew.workers):
+            group.create_task(_keep(tuple(command(nth)), crew, told))
+        reconciled = -crew.reconcile_seconds
+        tally = await register.tally()
+        while not told.is_set():
+            try:
+                if time.monotonic() - reconciled > crew.reconcile_seconds:
+                    await reconcile(register, queue)
+                    reconciled = time.monotonic()
+                tally = await register.tally()
+            except HouseError as error:
+                _log.warning("no news of the episodes: %s", error)
+            else:
+                if not tally.open:
+                    told.set()
+            await _told_within(told, crew.look_seconds)
+    return tally
+
+
+async def _keep(command: Sequence[str], crew: Crew, told: asyncio.Event) -> None:
+    """One place of the crew, whoever fills it."""
+    least, most = crew.pause_seconds
+    pause = least
+    setpriv = shutil.which("setpriv")
+    dying = [setpriv, "--pdeathsig", "KILL"] if setpriv else []
+    while not told.is_set():
+        born = time.monotonic()
+        process = await asyncio.create_subprocess_exec(*dying, *command, stdin=asyncio.subprocess.DEVNULL)
+        try:
+            async with asyncio.TaskGroup() as group:
+                ended = group.create_task(process.wait())
+                telling = group.create_task(told.wait())
+                await asyncio.wait({ended, telling}, return_when=asyncio.FIRST_COMPLETED)
+                telling.cancel()
+                if not ended.done():
+                    await _end(process, crew.drain_seconds)
+        finally:
+            if process.returncode is None:
+                process.kill()
+        if told.is_set():
+            return
+        is_old = time.monotonic() - born > crew.young_seconds
+        pause = most if process.returncode == QUARANTINED else least if is_old else min(2 * pause, most)
+        _log.warning("a worker ended with %s; another follows in %.1f s", process.returncode, pause)
+        await _told_within(told, pause)
+
+
+async def _end(process: asyncio.subprocess.Process, seconds: float) -> None:
+    process.terminate()
+    try:
+        async with asyncio.timeout(seconds):
+            await process.wait()
+    except TimeoutError:
+        _log.warning("worker %d did not end within %g s: killed", process.pid, seconds)
+        process.kill()
+        await process.wait()
+
+
+async def _told_within(told: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await told.wait()
+    except TimeoutError:
+        pass
