@@ -68,10 +68,12 @@ class Agent:
     async def wait_ready(self) -> None:
         """Raises HouseError(SANDBOX_CREATE_FAILED) naming the step that failed."""
         try:
-            async with asyncio.timeout(READY_WITHIN_SECONDS):
-                await self._ready
+            if not self._ready.done():
+                async with asyncio.timeout(READY_WITHIN_SECONDS):
+                    await self._ready
         except TimeoutError:
             raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, "the sandbox did not get ready within 60 s") from None
+        self._ready.result()
 
     def close(self) -> None:
         if self._socket.fileno() >= 0:
