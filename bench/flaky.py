@@ -94,9 +94,11 @@ def item(name: str, rate: float) -> Item:
     return Item.sealed(exam, id=name, instructions="Add.", entry=Entry(path="solution.py", name="add"))
 
 
-async def real(folder: Path, seconds: float) -> list[dict[str, object]]:
+async def real(folder: Path, seconds: float, rates: Sequence[float] = RATES) -> list[dict[str, object]]:
     """Play until every task with dice is suspended, or the time is up."""
-    items = {f"dice-{rate:g}": item(f"dice-{rate:g}", rate) for rate in RATES} | {"steady": item("steady", 0.0)}
+    items = {f"dice-{rate:g}": item(f"dice-{rate:g}", rate) for rate in rates}
+    if len(rates) > 1:
+        items["steady"] = item("steady", 0.0)
     ledger = HealthLedger(folder / "real.jsonl", bounds=BOUNDS)
     ledger.admit([one.task for one in items.values()], evidence="injected")
     policy = FunctionPolicy(lambda c, task, seed: f"```python\n{RIGHT.decode()}# {seed}\n```", name="right")
@@ -127,7 +129,7 @@ async def real(folder: Path, seconds: float) -> list[dict[str, object]]:
                 witness.cancel()
     watch.close()
     rows: list[dict[str, object]] = []
-    for rate in RATES:
+    for rate in rates:
         standing = ledger.standings[f"dice-{rate:g}"]
         chart = standing.chart
         caught = standing.state is State.SUSPENDED
@@ -136,11 +138,12 @@ async def real(folder: Path, seconds: float) -> list[dict[str, object]]:
             "tests": list(standing.tests), "verdicts": chart.verdicts, "runs": chart.trials,
             "control_runs": chart.control_trials, "within_promise": is_within(rate, chart) if caught else None,
         })
-    steady = ledger.standings["steady"]
-    rows.append({"rate": 0.0, "suspended": steady.state is State.SUSPENDED, "verdicts": steady.chart.verdicts,
-                 "runs": steady.chart.trials, "groups": groups, "rewards_paid_after_suspension": leaked,
-                 "seconds": round(time.monotonic() - began, 1)})
-    return rows
+    if "steady" in items:
+        steady = ledger.standings["steady"]
+        rows.append({"rate": 0.0, "suspended": steady.state is State.SUSPENDED, "verdicts": steady.chart.verdicts,
+                     "runs": steady.chart.trials})
+    return [*rows, {"groups": groups, "rewards_paid_after_suspension": leaked,
+                    "seconds": round(time.monotonic() - began, 1)}]
 
 
 
@@ -277,6 +280,8 @@ def healthy(folder: Path, *, tests: int, rate: float, verdicts: int, seed: int) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=90.0, help="for the part in real sandboxes; 0 leaves it out")
+    parser.add_argument("--rates", default=",".join(f"{rate:g}" for rate in RATES),
+                        help="which dice are played in real sandboxes (default: %(default)s)")
     parser.add_argument("--flaky", type=int, default=100,
                         help="simulated tests of 1 %%, and five times as many of 5 %% and 20 %%; 0: none")
     parser.add_argument("--healthy", type=int, default=10_000, help="healthy tests; 0 leaves them out")
@@ -291,7 +296,8 @@ def main() -> None:
         well = healthy(
             folder, tests=asked.healthy, rate=0.0002, verdicts=asked.verdicts, seed=asked.seed,
         ) if asked.healthy else None
-        played = asyncio.run(real(folder, asked.seconds)) if asked.seconds > 0 else None
+        rates = [float(rate) for rate in asked.rates.split(",")]
+        played = asyncio.run(real(folder, asked.seconds, rates)) if asked.seconds > 0 else None
     finish(simulated=rows, healthy=well, real=played, seed=asked.seed)
 
 

@@ -40,6 +40,13 @@ def test_the_example_of_a_rooms_page_runs(room: str, said: str, tmp_path: Path) 
 
 
 @needs_native
+def test_the_example_of_the_page_about_work_in_a_shell_runs(tmp_path: Path) -> None:
+    said = run(block("env-shell"), tmp_path)
+    assert "[ok] exit code 0" in said
+    assert "solved True L2" in said
+
+
+@needs_native
 def test_the_example_of_the_page_about_quality_runs(tmp_path: Path) -> None:
     assert "killed 3 of 5" in run(block("grade-quality"), tmp_path)
 
