@@ -159,7 +159,9 @@ class Planner:
 
     def decide(self, at: float, *, most: int | None = None, host: str | None = None) -> list[Placement]:
         """The next placements, up to `most` (a gang may exceed it); for one host only where one is named, as when a
-        worker asks for work. They count as running from now on. Raises KeyError for a host that is not known."""
+        worker asks for work. They count as running from now on. Raises KeyError for a host that is not known.
+
+        Gangs begin, and hosts begin to be kept clear, only where no host is named: so do that now and then too."""
         only = None if host is None else self._rooms.hosts[host]
         found: list[Placement] = []
         while most is None or len(found) < most:
@@ -263,8 +265,10 @@ class Planner:
             if not is_open or (lane.tokens and lane.tokens > self._tokens_left(lane)):
                 continue
             bid = lane.first()
-            if bid is not None and (best is None or bid.key < best_key):
-                best, best_key = bid, bid.key
+            if bid is not None:
+                key = bid.key
+                if best is None or key < best_key:
+                    best, best_key = bid, key
         return best
 
     def _places(self, lane: Lane, only: Host | None) -> list[Host] | None:
