@@ -85,6 +85,8 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--cpu-seconds", type=click.FloatRange(min=1), help="End when this process has used so much.")
 @click.option("--keep", type=click.IntRange(min=1), default=2, show_default=True, help="Checkpoints, besides the best.")
 @click.option("--confirm", is_flag=True, help="Run every solved answer a second time from a cold start.")
+@click.option("--memory", type=click.Path(path_type=Path, dir_okay=False),
+              help="What was executed is kept here for several trainings; what lies there is not executed again.")
 @click.option("--sandboxes", type=click.IntRange(min=1), default=default_sandboxes(), show_default=True)
 @click.option("--backend", default="native", show_default=True, help="What makes the sandboxes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the sum as one JSON object in the last line.")
@@ -151,7 +153,8 @@ def _asked(given: dict[str, Any]) -> tuple[Asked, Plan]:
     sizes = {name: given[name] for name in ("train_each", "held_out_tasks") if given[name] is not None}
     asked = Asked(
         tasks=given["tasks"], held_out=given["held_out"], settings=msgspec.json.encode(settings).decode(),
-        sandboxes=given["sandboxes"], backend=given["backend"], confirm=given["confirm"], **sizes,
+        sandboxes=given["sandboxes"], backend=given["backend"], confirm=given["confirm"],
+        memory=str(given["memory"].resolve()) if given["memory"] else None, **sizes,
     )
     plan = Plan(evaluate_every=given["evaluate_every"], evaluate_tasks=EVALUATED_ON_THE_WAY, keep=given["keep"],
                 patience=given["patience"], cpu_seconds=given["cpu_seconds"])

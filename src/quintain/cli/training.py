@@ -26,16 +26,18 @@ DEMO_FUNCTIONS = 20
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What a training is made of; kept in its folder, so that it can go on. `train_each` tasks of each function are
-    trained on, `held_out_tasks` are evaluated (None: all)."""
+    trained on, `held_out_tasks` are evaluated (None: all). `memory` is the file of what was executed, where that is not
+    the folder's own."""
 
     tasks: str
     held_out: str
     settings: str
-    train_each: int | None = 6
+    train_each: int | None = 4
     held_out_tasks: int | None = 160
     sandboxes: int = 4
     backend: str = "native"
     confirm: bool = False
+    memory: str | None = None
 
 
 class SandboxJudge:
@@ -91,7 +93,7 @@ async def opened(asked: Asked, folder: Path) -> AsyncIterator[tuple[RepairLearni
         environment = CodeEnvironment(
             backend, oracle=Oracle(backend, confirm=asked.confirm), scalar=solved_only, detectors=())
         judge = SandboxJudge(environment, [*train, *held_out], sandboxes=asked.sandboxes)
-        memory = Memory(judge, file=folder / "executed.jsonl")
+        memory = Memory(judge, file=Path(asked.memory) if asked.memory else folder / "executed.jsonl")
         learner = repair_learner(
             [item.task for item in train], [item.task for item in held_out], demos_of(demonstrated, settings.demos),
             memory, settings,

@@ -30,7 +30,7 @@ class RepairSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     demos: int = 200
     sft_steps: int = 100
     rl_steps: int = 300
-    batch: int = 24
+    batch: int = 16
     group: int = 12
     fresh: int = 2
     again: float = 0.35

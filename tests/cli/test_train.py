@@ -1,0 +1,99 @@
+"""`quintain train`, run as a user runs it, in real sandboxes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quintain.sandbox import NativeBackend
+
+torch = pytest.importorskip("torch", reason="needs torch: make torch")
+needs_native = pytest.mark.skipif(
+    not NativeBackend().probe().available, reason="needs namespaces: see `quintain doctor`",
+)
+SET = "repair-train?include=repair/sum_*&include=repair/count_*"
+SMALL = (SET, "--sft-steps", "3", "--steps", "5", "--demos", "8", "--train-each", "1", "--held-out-tasks", "4",
+         "--evaluate-every", "4")
+
+
+def words(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "quintain", "train", *arguments]
+
+
+def trained(*arguments: str, cwd: Path) -> dict[str, Any]:
+    done = subprocess.run(words(*arguments, "--json"), cwd=cwd, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def refused(*arguments: str, cwd: Path) -> str:
+    done = subprocess.run(words(*arguments), cwd=cwd, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2, done.stderr
+    return done.stderr
+
+
+def parameters(folder: Path) -> dict[str, Any]:
+    newest = max((folder / "checkpoints").glob("step-*.pt"))
+    net: dict[str, Any] = torch.load(newest, weights_only=True)["state"]["learner"]["net"]
+    return net
+
+
+@pytest.mark.slow
+@needs_native
+def test_a_training_tells_what_it_came_to_and_leaves_a_log_a_curve_and_checkpoints(tmp_path: Path) -> None:
+    told = trained(*SMALL, "--out", "run", "--inject-house-failures", "0.2", cwd=tmp_path)
+    assert told["steps"] == 8 and told["ended"] == "finished" and told["heldout_tasks"] == 4
+    assert 0 < told["executions"] <= told["requests"]
+    assert told["execution_cpu_seconds"] > 0
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["_step"] for row in rows] == list(range(1, 9))
+    assert any(row.get("train/unmeasured", 0) > 0 for row in rows)
+    assert "<svg" in (tmp_path / "run" / "curve.html").read_text()
+    assert refused(*SMALL, "--out", "run", cwd=tmp_path).startswith("Error: --out run is there already")
+
+
+@pytest.mark.slow
+@needs_native
+@pytest.mark.parametrize("ahead", [(), ("--async",)], ids=["sync", "async"])
+def test_a_training_that_was_killed_goes_on_to_bit_equal_parameters(tmp_path: Path, ahead: tuple[str, ...]) -> None:
+    whole = trained(*SMALL, *ahead, "--out", "whole", cwd=tmp_path)
+    child = subprocess.Popen(words(*SMALL, *ahead, "--out", "killed"), cwd=tmp_path, stderr=subprocess.DEVNULL)
+    checkpoints = tmp_path / "killed" / "checkpoints"
+    while child.poll() is None and not list(checkpoints.glob("step-0000000[5-8].pt")):
+        time.sleep(0.01)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    at = max(int(path.stem.removeprefix("step-")) for path in checkpoints.glob("step-*.pt"))
+    rows = [json.loads(line) for line in (tmp_path / "killed" / "metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["_step"] - at <= 1  # at most one step is made again
+    again = trained("--resume", "killed", cwd=tmp_path)
+    assert again["resumed_at"] == at and again["steps"] == whole["steps"] == 8
+    one, other = parameters(tmp_path / "whole"), parameters(tmp_path / "killed")
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert (again["after"], again["within3"]) == (whole["after"], whole["within3"])
+
+
+def test_a_training_cannot_be_resumed_as_another_one(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    assert "cannot be given with seed" in refused("--resume", "run", "--seed", "3", cwd=tmp_path)
+    assert "is no folder of a training" in refused("--resume", "run", cwd=tmp_path)
+
+
+@needs_native
+def test_tasks_that_cannot_be_trained_on_are_refused(tmp_path: Path) -> None:
+    held = "repair-heldout?take=2"
+    assert "found in both" in refused("repair-train?take=3", "--held-out", "repair-train?take=1", cwd=tmp_path)
+    subprocess.run([sys.executable, "-m", "quintain", "tasks", "new", "mine"], cwd=tmp_path, check=True,
+                   capture_output=True)
+    assert "repairs programs with one wrong token" in refused("mine", "--held-out", held, cwd=tmp_path)
+    assert "no taskset is called" in refused("nothing", cwd=tmp_path)
