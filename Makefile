@@ -1,4 +1,4 @@
-# make demo | test | check | bench | docs | clean: each does its own set-up (Debian: python3 >= 3.11, python3-venv, gcc, git).
+# make demo | test | check | bench | docs | torch | clean: each does its own set-up (Debian: python3 >= 3.11, python3-venv, gcc, git).
 # make demo TAKE=10 plays the first ten tasks only.
 PYTHON ?= python3
 VENV := .venv
@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := $(wildcard src/quintain/sandbox/native/*.c src/quintain/sandbox/native/*.h)
 
-.PHONY: demo test check bench docs clean venv
+.PHONY: demo test check bench docs torch clean venv
 .DELETE_ON_ERROR:
 
 venv: $(READY)
@@ -18,7 +18,12 @@ $(READY): pyproject.toml setup.py $(SOURCES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,tasks]'
 	@touch $@
 
+# What the demo's last part learns with; without it the demo ends before that part and says so.
+torch: $(READY)
+	$(BIN)/python .ci/torch_cpu.py
+
 demo: $(READY)
+	-@$(BIN)/python .ci/torch_cpu.py
 	$(BIN)/python examples/demo.py $(if $(TAKE),--take $(TAKE))
 
 # Side by side first, by file; then those that must be alone. TESTS=tests/grade runs one room.

@@ -32,6 +32,9 @@ from quintain.train.repair_policy import Batch, RepairNet
 from quintain.train.repair_problem import MOST_ATTEMPTS, Demo, Drawn, Problem, RepairSettings
 from quintain.types import Task
 
+#: So many epochs a task rests when every draw solved it.
+REST_EPOCHS = 3
+
 
 class RepairLearner:
     """Learns from `demos`, then from rewards; see `RepairSettings`. `tasks` are those to train on, `held_out` those to
@@ -53,6 +56,8 @@ class RepairLearner:
         self._lost = Lost(self.settings.house_failures, seed=self.settings.seed)
         self._waiting: list[tuple[str, list[int]]] = []  # states after a failed attempt, oldest first
         self._ahead: Drawn | None = None  # drawn before the last update, where staleness allows it
+        self._at = 0  # how many tasks have been looked at for a batch
+        self._rests: dict[str, int] = {}  # tasks that are mastered, until after this epoch
         self._order: tuple[int, list[str]] = (-1, [])
         self.step = 0
         self.overlapped_seconds = 0.0  # of the time in sandboxes: while an update was made
@@ -76,6 +81,7 @@ class RepairLearner:
         return {
             "step": self.step, "net": self.net.state_dict(), "optimiser": self._optimiser.state_dict(),
             "waiting": msgspec.json.encode(self._waiting).decode(), "ahead": msgspec.json.encode(self._ahead).decode(),
+            "at": self._at, "rests": msgspec.json.encode(self._rests).decode(),
             "settings": msgspec.json.encode(self.settings).decode(),
         }
 
@@ -89,6 +95,7 @@ class RepairLearner:
         self._optimiser.load_state_dict(state["optimiser"])
         self._waiting = msgspec.json.decode(state["waiting"], type=list[tuple[str, list[int]]])
         self._ahead = msgspec.json.decode(state["ahead"], type=Drawn | None)
+        self._at, self._rests = state["at"], msgspec.json.decode(state["rests"], type=dict[str, int])
         drawn = self._ahead
         before = [*self._waiting, *(zip(drawn.tasks, drawn.tried, strict=True) if drawn else ())]
         await self._judge([(task, pick) for task, tried in before for pick in tried])
@@ -163,7 +170,7 @@ class RepairLearner:
     def _draw(self, step: int) -> Drawn:
         """Choose the states of a step, and draw from each."""
         dice = random.Random(f"{self.settings.seed} draw {step}")
-        states = self._states(step)
+        states = self._states()
         with torch.no_grad():
             logp = self.net(Batch([self.problems[task].features(tried, dice) for task, tried in states]))
         picks, logprobs = [], []
@@ -175,15 +182,18 @@ class RepairLearner:
         return Drawn(step=step, tasks=[task for task, _ in states], tried=[list(tried) for _, tried in states],
                      picks=picks, logprobs=logprobs)
 
-    def _states(self, step: int) -> list[tuple[str, list[int]]]:
-        """Some that wait for another attempt, the newest first, then tasks in an order that each epoch shuffles."""
+    def _states(self) -> list[tuple[str, list[int]]]:
+        """Some that wait for another attempt, the newest first, then tasks in an order that each epoch shuffles; those
+        that rest are passed over."""
         again = min(len(self._waiting), int(self.settings.batch * self.settings.again))
         states = [self._waiting.pop() for _ in range(again)]
         del self._waiting[: max(0, len(self._waiting) - 4 * self.settings.batch)]
-        first = (step - self.settings.sft_steps) * self.settings.batch
-        for nth in range(first, first + self.settings.batch - again):
-            epoch, place = divmod(nth, len(self.problems))
-            states.append((self._in_order(epoch)[place], []))
+        while len(states) < self.settings.batch:
+            epoch, place = divmod(self._at, len(self.problems))
+            self._at += 1
+            task = self._in_order(epoch)[place]
+            if self._rests.get(task, -1) < epoch:
+                states.append((task, []))
         return states
 
     def _in_order(self, epoch: int) -> list[str]:
@@ -257,10 +267,14 @@ class RepairLearner:
         }
 
     def _lead_on(self, drawn: Drawn, judged: Sequence[Sequence[Judged | None]]) -> None:
-        """From a state whose likeliest executed draw failed, that one leads to a further state."""
+        """From a state whose likeliest executed draw failed, that one leads to a further state; a task that every draw
+        solved at the first attempt rests for some epochs."""
         for task, tried, picks, logprobs, row in zip(
             drawn.tasks, drawn.tried, drawn.picks, drawn.logprobs, judged, strict=True,
         ):
+            measured = [one for one in row if one is not None and one.verdict is not None]
+            if not tried and measured and all(one.solved for one in measured):
+                self._rests[task] = self._at // len(self.problems) + REST_EPOCHS
             if len(tried) + 1 >= MOST_ATTEMPTS:
                 continue
             failed = [(logprob, -pick) for pick, logprob, one in zip(picks, logprobs, row, strict=True)

@@ -28,10 +28,10 @@ class RepairSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     seed: int = 0
     demos: int = 200
-    sft_steps: int = 100
-    rl_steps: int = 300
+    sft_steps: int = 70
+    rl_steps: int = 220
     batch: int = 16
-    group: int = 12
+    group: int = 32
     fresh: int = 2
     again: float = 0.35
     passes: int = 1
