@@ -17,6 +17,7 @@ from quintain.policy import Policy
 from quintain.rollout.effect import Build, Effect, Fail, Finish, Grade, Open, Pay, RunVisible, Sample, Say
 from quintain.rollout.group import Ticket
 from quintain.rollout.machine import Machine, Point, Rules
+from quintain.rollout.resumption import resumption
 from quintain.rollout.settle import settle
 from quintain.store import Standing, last_attempt, standing
 from quintain.types import (
@@ -95,11 +96,10 @@ class _Attempt:
         self._log = log
         task = ticket.item.task
         rules = Rules(limits=task.limits, grading=task.grading, visible=driver.environment.shows(ticket.item))
+        if log:
+            _log.info("%s: %s", ticket.episode, resumption(rules, task, log).reason)
         going_on = standing(log) is Standing.UNFINISHED
-        try:
-            self._machine = Machine.replayed(rules, last_attempt(log) if going_on else ())
-        except ValueError as error:
-            raise HouseError(FaultKind.STORE_ERROR, f"no episode can have this log: {error}")
+        self._machine = Machine.replayed(rules, last_attempt(log) if going_on else ())
         self._began = driver.clock() - self._machine.state.at_seconds
 
     async def play(self) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from quintain.env import Feedback, Work
-from quintain.types import Fault, Limits, Message, Program, Reward, Stop, Turn, Verdict
+from quintain.types import Fault, Limits, Message, Network, Program, Reward, Stop, Turn, Verdict
 
 
 class _Effect(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,3 +73,22 @@ class Finish(_Effect, frozen=True, kw_only=True):
 
 
 Effect = Open | Sample | Build | RunVisible | Grade | Pay | Say | Fail | Finish
+
+
+class Again(StrEnum):
+    """What it means to do an effect that may have been done already: its worker died before it wrote down the event."""
+
+    FREE = "free"  # words only: the same again
+    DEAR = "dear"  # the policy is asked again: a first reply that nobody wrote down is lost, with what it cost
+    REBUILT = "rebuilt"  # in a sandbox that is brought to where it was before: inside, nothing is done twice
+    DOUBLED = "doubled"  # not idempotent: what it did beyond its sandbox is done twice
+
+
+def again(effect: Effect, *, network: Network) -> Again:
+    """The mark of an effect, where sandboxes reach so much of the network. A grader that writes to a server of its own
+    is beyond a sandbox too; it must take an episode's second judgement for the first."""
+    if isinstance(effect, Sample):
+        return Again.DEAR
+    if isinstance(effect, RunVisible | Grade):
+        return Again.REBUILT if network is Network.NONE else Again.DOUBLED
+    return Again.FREE
