@@ -19,7 +19,7 @@ from ..tasks import harbors
 COMMANDS = (
     [], ["run"], ["show"], ["tasks"], ["tasks", "list"], ["tasks", "show"], ["tasks", "check"], ["tasks", "new"],
     ["tasks", "convert"], ["tasks", "diff"],
-    ["doctor"], ["train"],
+    ["doctor"], ["train"], ["worker"],
 )
 
 

@@ -79,6 +79,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("-n", "size", type=click.IntRange(min=1), default=1, show_default=True, help="Episodes for each task.")
 @click.option("--sandboxes", type=click.IntRange(min=1), default=default_sandboxes(), show_default=True,
               help="How many episodes hold sandboxes at once; everything else follows.")
+@click.option("--workers", type=click.IntRange(min=1), metavar="N",
+              help="Play in so many worker processes, which share the sandboxes, and may be killed.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Makes sampling repeatable where it can be.")
 @choosing
 @click.option("--out", type=click.Path(path_type=Path), help="The new run folder (else one below runs/).")
@@ -100,7 +102,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 @click.pass_context
 def command(
     ctx: click.Context, tasks: str | None, policy: str | None, size: int, sandboxes: int, seed: int, choice: Choice,
-    out: Path | None, resume: Path | None, health: Path | None, curriculum: int | None,
+    out: Path | None, resume: Path | None, health: Path | None, curriculum: int | None, workers: int | None,
     places: int | None, bases: tuple[str, ...], backend: str, base_url: str | None, model: str | None,
     temperature: float | None, max_tokens: int | None, as_json: bool,
 ) -> None:
@@ -125,6 +127,7 @@ def command(
     if resume is not None:
         _refuse_with_resume(ctx)
         run = Run.open(resume, mode=Mode.WRITE)
+        _refuse_with_workers(workers, run.definition)
         sandboxes = sandboxes if _given(ctx, "sandboxes") else run.definition.sandboxes
         parts = Parts.of(run.definition, sandboxes)
     else:
@@ -150,11 +153,12 @@ def command(
                 **({"bases": msgspec.json.encode(dict(map(pair_of, bases))).decode()} if bases else {}),
             },
         )
+        _refuse_with_workers(workers, asked)
         parts = Parts.of(asked, sandboxes)  # refuses what cannot be, before a folder is made
         runs, name = (out.parent, out.name) if out is not None else (Path("runs"), None)
         run = Run.create(runs, asked, name=name)
     with run:
-        summary = _play(run, parts)
+        summary = _play(run, parts, workers)
     _report(summary, run, as_json=as_json)
     ctx.exit(summary.exit_code)
 
@@ -188,17 +192,22 @@ def _given(ctx: click.Context, name: str) -> bool:
 
 
 def _refuse_with_resume(ctx: click.Context) -> None:
-    allowed = {"resume", "sandboxes", "as_json"}
+    allowed = {"resume", "sandboxes", "workers", "as_json"}
     extra = [name for name in ctx.params if name not in allowed and _given(ctx, name)]
     if extra:
         raise Usage(f"--resume goes on with what the run was asked: it cannot be given with {', '.join(extra)}")
+
+
+def _refuse_with_workers(workers: int | None, asked: Definition) -> None:
+    if workers is not None and (extra := {"health", "curriculum"} & set(asked.options)):
+        raise Usage(f"--workers cannot be given with --{', --'.join(sorted(extra))}: one process keeps that")
 
 
 def _text(value: Choice | Endpoint | Plan) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _play(run: Run, parts: Parts) -> Summary:
+def _play(run: Run, parts: Parts, workers: int | None) -> Summary:
     """Play what is still to be played. Raises HouseError as the journal does, after saying how to go on."""
     asked = run.definition
     if content_digest(parts.tasks.ids) != asked.taskset_digest:
@@ -211,7 +220,7 @@ def _play(run: Run, parts: Parts) -> Summary:
     before = pulse.counts().episodes
     finished = True
     try:
-        asyncio.run(_collect(run, parts, pulse, skipped))
+        asyncio.run(_collect(run, parts, pulse, skipped, workers))
     except (KeyboardInterrupt, asyncio.CancelledError):
         finished = False
     except HouseError:
@@ -232,7 +241,7 @@ def _play(run: Run, parts: Parts) -> Summary:
     )
 
 
-async def _collect(run: Run, parts: Parts, pulse: Pulse, skipped: Skipped) -> None:
+async def _collect(run: Run, parts: Parts, pulse: Pulse, skipped: Skipped, workers: int | None) -> None:
     """Every episode that is not finished yet, under a live view. SIGTERM ends it as Ctrl-C does."""
     asked = run.definition
     task = asyncio.current_task()
@@ -245,6 +254,13 @@ async def _collect(run: Run, parts: Parts, pulse: Pulse, skipped: Skipped) -> No
             screen.beat()
 
         try:
+            if workers is not None:
+                from quintain.cli.crew import collect_by_workers
+
+                await parts.backend.aclose()  # each worker has its own
+                await collect_by_workers(run, skipped.readable(parts.tasks), watch, workers=workers,
+                                         sandboxes=parts.sandboxes)
+                return
             health = asked.options.get("health")
             bases = msgspec.json.decode(asked.options.get("bases", "{}"), type=dict[str, str])
             async with open_house(parts.backend, bases=bases) as environment, tended(

@@ -18,6 +18,7 @@ _SCHEMA = (
         ended {float}, outcome text not null default 'running', reason text not null default '', result {bytes},
         primary key (id, attempt))""",
     "create index if not exists episodes_open on episodes(id) where state = 'open'",
+    "create index if not exists episodes_closed on episodes(settled) where state <> 'open'",
 )
 _COLUMNS = "id, kind, tenant, priority, body, attempt, state, accepted, result, reason"
 
@@ -106,6 +107,12 @@ class Roll:
                                      "where state = 'open' and id > ? order by id limit ?", (after, most))
         return [Job(id=id, kind=kind, tenant=tenant, priority=priority, body=bytes(body))
                 for id, kind, tenant, priority, body in rows]
+
+    def closed(self, since: float) -> list[tuple[str, float]]:
+        with self._session.transaction():
+            rows = self._session.ask("select id, settled from episodes where state <> 'open' and settled >= ? "
+                                     "order by settled, id", (since,))
+        return [(id, settled) for id, settled in rows]
 
     def entry(self, id: str) -> Entry | None:
         with self._session.transaction():

@@ -13,12 +13,14 @@ import msgspec
 from quintain.fleet.base import Queue
 from quintain.fleet.entries import Tally
 from quintain.fleet.register import Register, reconcile
+from quintain.rollout import settle
 from quintain.types import HouseError
 
 _log = logging.getLogger(__name__)
 
 #: How a worker process ends that has put itself into quarantine.
 QUARANTINED = 75
+_SLACK_SECONDS = 5.0
 
 
 class Crew(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,11 +79,9 @@ async def _keep(command: Sequence[str], crew: Crew, told: asyncio.Event) -> None
                 telling = group.create_task(told.wait())
                 await asyncio.wait({ended, telling}, return_when=asyncio.FIRST_COMPLETED)
                 telling.cancel()
-                if not ended.done():
-                    await _end(process, crew.drain_seconds)
+                ended.cancel()
         finally:
-            if process.returncode is None:
-                process.kill()
+            await settle(_end(process, crew.drain_seconds), within=crew.drain_seconds + _SLACK_SECONDS)
         if told.is_set():
             return
         is_old = time.monotonic() - born > crew.young_seconds
@@ -91,6 +91,8 @@ async def _keep(command: Sequence[str], crew: Crew, told: asyncio.Event) -> None
 
 
 async def _end(process: asyncio.subprocess.Process, seconds: float) -> None:
+    if process.returncode is not None:
+        return
     process.terminate()
     try:
         async with asyncio.timeout(seconds):

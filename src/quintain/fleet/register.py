@@ -94,6 +94,11 @@ class Register:
         """Open episodes, in the order of their ids, from behind one on."""
         return tuple(await self._thread.run(lambda: self._roll.unsettled(after, most)))
 
+    async def closed(self, *, since_seconds: float = 0.0) -> tuple[tuple[str, float], ...]:
+        """Which episodes were settled or abandoned at or after a time, and when, oldest first. Clocks of hosts differ:
+        ask again from a while before the latest that is known."""
+        return tuple(await self._thread.run(lambda: self._roll.closed(since_seconds)))
+
     async def entry(self, id: str) -> Entry | None:
         return await self._thread.run(lambda: self._roll.entry(id))
 

@@ -1,0 +1,96 @@
+"""`quintain worker`: play episodes of a run, taken from its queue, beside other workers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from quintain.cli.exits import DONE
+from quintain.cli.run import PATIENCE, Parts
+from quintain.cli.wire import open_house
+from quintain.fleet import QUARANTINED, Care, EpisodeLogs, Job, Left, Order, Register, Worker, open_queue, watchdog
+from quintain.rollout import Ticket
+from quintain.store import Definition, Run
+from quintain.types import TaskError
+
+if TYPE_CHECKING:
+    from quintain.tasks import Taskset
+
+#: An event loop that stands still for so long cannot keep its leases.
+STILL_SECONDS = 60.0
+
+
+def queue_of(run: Path) -> str:
+    """Where a run's queue is, where nothing else is said."""
+    return str(run / "queue.db")
+
+
+def register_of(run: Path) -> str:
+    """Where a run's register is, where nothing else is said."""
+    return str(run / "register.db")
+
+
+@click.command("worker")
+@click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--queue", metavar="WHERE", envvar="QUINTAIN_QUEUE",
+              help="A file, or nats://[TOKEN@]HOST[:PORT][/NAME] [default: that of the run's folder].")
+@click.option("--register", metavar="WHERE", envvar="QUINTAIN_REGISTER",
+              help="A file, or postgresql://… [default: that of the run's folder].")
+@click.option("--slots", type=click.IntRange(min=1), help="Episodes at once [default: the run's sandboxes].")
+@click.option("--name", help="What it is called in the register [default: the host and the process].")
+@click.pass_context
+def command(
+    ctx: click.Context, run: Path, queue: str | None, register: str | None, slots: int | None, name: str | None,
+) -> None:
+    """Play episodes of RUN, a run folder, until told to end (SIGTERM or Ctrl-C): what runs then is given back after
+    half a minute, and whoever takes it goes on with it. `quintain run --workers` starts workers itself.
+
+    Exit codes: 0 told to end, 3 this host has no sandboxes, 70 its event loop hung, 75 too many failures of the house
+    in a row.
+
+    \b
+    Examples:
+      quintain worker runs/first
+      quintain worker runs/first --queue nats://localhost:4222 --register postgresql://db/quintain --slots 32
+    """
+    with Run.open(run) as opened:
+        asked = opened.definition
+    parts = Parts.of(asked, slots or asked.sandboxes)
+    left = asyncio.run(_work(run, asked, parts, queue or queue_of(run), register or register_of(run),
+                             name or f"{socket.gethostname()}-{os.getpid()}"))
+    ctx.exit(QUARANTINED if left is Left.QUARANTINED else DONE)
+
+
+async def _work(run: Path, asked: Definition, parts: Parts, where: str, register_where: str, name: str) -> Left:
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    bases = msgspec.json.decode(asked.options.get("bases", "{}"), type=dict[str, str])
+    queue = await open_queue(where)
+    register = await Register.open(register_where)
+    try:
+        async with watchdog(STILL_SECONDS), open_house(parts.backend, bases=bases) as environment:
+            worker = Worker(
+                name, queue, register, EpisodeLogs(run), environment=environment, policy=parts.policy,
+                ticket=lambda job: _ticket(parts.tasks, job), slots=parts.sandboxes, care=Care(patience=PATIENCE),
+            )
+            return await worker.work(told)
+    finally:
+        await parts.policy.aclose()
+        await register.aclose()
+        await queue.aclose()
+
+
+def _ticket(tasks: Taskset, job: Job) -> Ticket:
+    try:
+        told = msgspec.json.decode(job.body, type=Order)
+        return Ticket(item=tasks[told.task], episode=job.id, group=told.group, seed=told.seed)
+    except (msgspec.MsgspecError, KeyError) as error:
+        raise TaskError(f"the order of {job.id!r} names no task of this run: {error}") from error
