@@ -1,8 +1,9 @@
 """Two published sets that no format of ours reads, as items: so that the gate can say what it thinks of them.
 
 AgentBench-OS: an init script, and either a value to match or a list of scripts that compare the answer with what the
-author's own command prints *in the world that the answer left*. InterCode's bash: a query and one gold command, no
-test; whoever evaluates it compares what two containers look like. What cannot be said as an item is a reason.
+author's own command prints *in the world that the answer left*. InterCode: a query and one gold command or query, no
+test; whoever evaluates it compares what two containers look like, or what two queries return. What cannot be said as an
+item is a reason.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +112,49 @@ def intercode(folder: Path) -> Iterator[tuple[str, Item | str]]:
                     Exam(hidden=ScriptSuite(files={}), oracle={"solve.sh": f"#!/bin/bash\n{row['gold']}\n".encode()}),
                     id=f"{name.removesuffix('.json')}/{number}", kind="shell", instructions=row["query"],
                     image="host+rw", entry=Entry(path="solve.sh", language="shell"), grading=Grading.ON_SUBMIT)
+
+
+def intercode_sql(folder: Path) -> Iterator[tuple[str, Item | str]]:
+    """The SQL tasks, from Spider and WikiSQL: a question, a database and a gold query. A gold query that no database
+    with its tables could run is a reason: it is compiled, and never run, against empty tables of these names."""
+    with gzip.open(folder / "ic_spider_dev.json.gz", "rt") as file:
+        spider: list[dict[str, Any]] = json.load(file)
+    wiki: list[dict[str, Any]] = json.loads((folder / "ic_wikisql_dev.json").read_text())
+    with gzip.open(folder / "ic_wikisql_dev.sql.gz", "rt") as file:
+        tables = _tables(file.read())
+    for set_, rows in (("spider", spider), ("wikisql", wiki)):
+        for number, row in enumerate(rows):
+            id = f"{set_}/{number}"
+            known = row.get("db_tables") or {name: tables[name] for name in tables if name in row["gold"]}
+            if wrong := _uncompiled(row["gold"], known):
+                yield id, f"its gold query is none: {wrong}"
+                continue
+            asked = f"{row['query']}\n\nDatabase {row['db']}:\n" + "\n".join(
+                f"{name}({', '.join(columns)})" for name, columns in known.items())
+            yield id, Item.sealed(
+                Exam(hidden=ScriptSuite(files={}), oracle={"solve.sql": f"{row['gold']};\n".encode()}), id=id,
+                kind="shell", instructions=asked, image="docker:mysql:8.0+rw", grading=Grading.ON_SUBMIT,
+                entry=Entry(path="solve.sql", language="sql"))
+
+
+def _tables(dump: str) -> dict[str, list[str]]:
+    """The columns of each table of a dump."""
+    found = {}
+    for name, body in re.findall(r"CREATE TABLE `([^`]+)` \((.*?)\n\)", dump, re.DOTALL):
+        found[name] = re.findall(r"^\s*`([^`]+)`", body, re.MULTILINE)
+    return found
+
+
+def _uncompiled(query: str, tables: dict[str, list[str]]) -> str | None:
+    """What is wrong with a query, in one or two words of its kind."""
+    with closing(sqlite3.connect(":memory:")) as database:
+        for name, columns in tables.items():
+            if name.startswith("sqlite_"):
+                continue  # its own, and not the task's
+            wanted = ", ".join(f"\"{column}\"" for column in dict.fromkeys(c.lower() for c in columns))
+            database.execute(f"CREATE TABLE \"{name}\" ({wanted})")
+        try:
+            database.execute(f"EXPLAIN {query}")
+        except sqlite3.Error as error:
+            return re.sub(r"[\"'].*|: .*", "", str(error)).strip() or "no SQL"
+    return None

@@ -17,11 +17,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from _foreign_sets import agentbench, intercode
+from _foreign_sets import agentbench, intercode, intercode_sql
 from _machine import Account, finish
 
 from quintain.curate import Admission, Check, Kept, Ruling, Site, admit, neighbours_of, standard_checks
-from quintain.curate.checks import Duplicates, Leaks, NullAnswers, OracleRuns, Schema, Spec, Static
+from quintain.curate.checks import Duplicates, Leaks, NullAnswers, OracleRuns, Schema, Spec, Static, Strength
 from quintain.grade import World, warm_oracle
 from quintain.sandbox import NativeBackend
 from quintain.tasks import Item, Taskset, open_taskset
@@ -31,7 +31,7 @@ from quintain.types import TaskError
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 #: The codes that tell a defect; most are told by their own.
 CODES = {Defect.WEAK: {"weak", "few kills"}}
-FOREIGN = ("agentbench", "intercode")
+FOREIGN = ("agentbench", "intercode", "intercode_sql")
 SETS = {"humaneval": None, "quixbugs": DATA / "quixbugs", "exercism-python": DATA / "exercism"}
 
 
@@ -87,6 +87,13 @@ def corpus(args: argparse.Namespace) -> dict[str, object]:
             "kinds": by_kind, "sound": len(sound), "sound_refused": refused}
 
 
+def chosen_checks(args: argparse.Namespace, tasks: Taskset) -> list[Check] | None:
+    """None: all of them."""
+    if args.strength:
+        return [OracleRuns(pairs=1, more=0, crowd=0), Strength()]
+    return light(tasks) if args.light else None
+
+
 def light(tasks: Taskset) -> list[Check]:
     """What decides whether a task is sound at all: not the strength of its tests, tricks, and other right answers."""
     return [Schema(), Static(), Spec(), Leaks(), Duplicates(neighbours_of(tasks)),
@@ -103,7 +110,7 @@ def public(name: str, args: argparse.Namespace) -> dict[str, object]:
     began = time.monotonic()
     with Account() as account:
         found = asyncio.run(admitted(tasks, out=args.out / short if args.out else None, at_once=args.at_once,
-                                     checks=light(tasks) if args.light else None))
+                                     checks=chosen_checks(args, tasks)))
         cpu = account.seconds()
     figures = [f.figures for a in found if (f := a.finding("strength")) is not None and "kill_rate" in f.figures]
     return {
@@ -120,8 +127,8 @@ def public(name: str, args: argparse.Namespace) -> dict[str, object]:
 
 def foreign(name: str, args: argparse.Namespace) -> dict[str, object]:
     """A set that no format reads: what was wrong with how many of its tasks. Its images are taken to be this host."""
-    read = {"agentbench": agentbench, "intercode": intercode}[name]
-    folder = DATA / ("agentbench_os" if name == "agentbench" else name)
+    read = {"agentbench": agentbench, "intercode": intercode, "intercode_sql": intercode_sql}[name]
+    folder = DATA / ("agentbench_os" if name == "agentbench" else "intercode")
     if not folder.is_dir():
         print(f"{name} is left out: nothing is at {folder}", file=sys.stderr)
         return {}
@@ -143,6 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a small corpus, 8 tasks of HumanEval")
     parser.add_argument("--light", action="store_true", help="of public sets only what decides whether a task is sound")
+    parser.add_argument("--strength", action="store_true", help="of public sets only how strong their tests are")
     parser.add_argument("--set", action="append", choices=["corpus", *SETS, *FOREIGN], help="only these (default: all)")
     parser.add_argument("--out", type=Path, help="keep findings here, so that a second run goes on")
     parser.add_argument("--at-once", type=int, default=4)
