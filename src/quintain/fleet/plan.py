@@ -185,7 +185,8 @@ class Planner:
     @property
     def held(self) -> tuple[str, ...]:
         """The hosts that are kept clear for a large ask or a gang."""
-        return tuple(host.name for host in self._clearing.hosts)
+        hosts = self._clearing.hosts
+        return tuple(host.name for host in hosts) if hosts else ()
 
     def where(self, id: str) -> str | None:
         """The host of what runs; `None` where it does not."""

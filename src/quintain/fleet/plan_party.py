@@ -35,7 +35,7 @@ class Party:
         self.weight = weight
         self.tenant = tenant
         self.running = 0
-        self.uses: dict[Shape, int] = {}
+        self.uses: dict[Shape, int] = {}  # of a kind: how many of each shape run
         self.share = 0
         self.limit: int | None = None
         self.stopped = False
@@ -45,12 +45,14 @@ class Party:
     def barred(self) -> bool:
         return self.key == math.inf or (self.tenant is not None and self.tenant.key == math.inf)
 
-    def change(self, shape: Shape, by: int, charge: int) -> None:
-        """One more (`by` = 1) or one less (-1) of a shape runs."""
+    def change(self, by: int, charge: int) -> None:
+        """One more (`by` = 1) or one less (-1) runs, of this charge."""
         self.running += by
-        self.uses[shape] = self.uses.get(shape, 0) + by
         self.share += by * charge
-        self.settle()
+        if self.limit is None and not self.stopped:
+            self.key = self.share / self.weight
+        else:
+            self.settle()
 
     def settle(self) -> None:
         """Set the key anew: least goes first, and `inf` not at all."""
@@ -82,10 +84,12 @@ class Parties:
         return party
 
     def change(self, kind: Party, shape: Shape, by: int) -> None:
-        charge = self.charge(shape)
-        kind.change(shape, by, charge)
+        charge = self._charges.get(shape) or self.charge(shape)
+        uses = kind.uses
+        uses[shape] = uses.get(shape, 0) + by
+        kind.change(by, charge)
         assert kind.tenant is not None
-        kind.tenant.change(shape, by, charge)
+        kind.tenant.change(by, charge)
 
     def charge(self, shape: Shape) -> int:
         """The dominant share of one ask, in 1e-12ths: at least one, and a whole where the fleet has nothing."""
@@ -102,8 +106,13 @@ class Parties:
         """The fleet is another size: so is everybody's share of it. O(parties * shapes)."""
         self._total, self._slots = total, slots
         self._charges.clear()
-        for party in (*self._kinds.values(), *self._tenants.values()):
+        for party in self._tenants.values():
+            party.share = 0
+        for party in self._kinds.values():
             party.share = sum(count * self.charge(shape) for shape, count in party.uses.items() if count)
+            assert party.tenant is not None
+            party.tenant.share += party.share
+        for party in (*self._kinds.values(), *self._tenants.values()):
             party.settle()
 
     def bar(self, kind: str, *, stopped: bool) -> list[Party]:

@@ -54,7 +54,8 @@ class Audit:
         self.useful = self.ideal = 0.0
         self.running = self.peak = 0
         self.steady = (0, 0.0)
-        self._finished: set[str] = set()
+        total = scenario.episodes + sum(flood.count for flood in scenario.floods)
+        self._results = bytearray(total + 1)  # by number: ids are "1" to "TOTAL"
         self._book: dict[str, _Held] = {}
         self._born: dict[str, float] = {}
         self._uses: dict[str, _Use] = {}
@@ -205,10 +206,11 @@ class Audit:
         if not accepted:
             self.late += 1
             return
-        if id in self._finished:
+        number = int(id)
+        if self._results[number]:
             self.doubled += 1
             self.wrong(f"{id} has two results")
-        self._finished.add(id)
+        self._results[number] = 1
         self.done += 1
         self.useful += cpu_seconds
 
@@ -246,7 +248,7 @@ class Audit:
 
     @property
     def lost(self) -> int:
-        return self.arrived - len(self._finished) - self.dead
+        return self.arrived - sum(self._results) - self.dead
 
     def _check_age(self, id: str, party: tuple[str, str], *, check: bool) -> None:
         """Nobody of the same tenant and kind had a smaller rank: that is what bounds how often age is overtaken."""
