@@ -40,7 +40,8 @@ class NatsQueue:
     Otherwise than in the others: kinds take turns whatever is out; an order by priority is one of lanes, looked at
     before each pull; a delay that was put is a delivery that is not counted; what was given back, or is delayed, counts
     as leased until it is handed out again, and a job that was lost at its last delivery dies when it is due; a
-    cancelled wait may cost a delivery. `max_payload` of the server bounds bodies. By default the server syncs to the
+    cancelled wait may cost a delivery; a server that is killed may forget the latest leases, and hand those jobs out
+    again under the same attempt. `max_payload` of the server bounds bodies. By default the server syncs to the
     disk every two minutes: it survives SIGKILL, but a power cut loses what came last (`sync_interval` is the server's).
     """
 
