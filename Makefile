@@ -1,5 +1,5 @@
 # make demo | test | check | bench | docs | torch | clean: each does its own set-up (Debian: python3 >= 3.11, python3-venv, gcc, git).
-# make demo TAKE=10 plays the first ten tasks only.
+# make demo TAKE=10 plays the first ten tasks only, and learns for a few seconds only.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

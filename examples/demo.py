@@ -28,14 +28,18 @@ def attempt(policy: str, folder: Path, take: int | None) -> dict[str, object]:
     return found
 
 
-def learn(folder: Path) -> dict[str, float] | None:
+#: What a shorter demo does not wait for.
+SHORTER = ("--sft-steps", "10", "--steps", "4", "--demos", "20", "--train-each", "1", "--held-out-tasks", "10")
+
+
+def learn(folder: Path, more: tuple[str, ...]) -> dict[str, float] | None:
     """What a small policy came to that learns to repair programs; None without torch."""
     if importlib.util.find_spec("torch") is None:
         print("\nThe last part of the demo, a policy that learns, needs torch: make torch", file=sys.stderr)
         return None
-    print("\na small network learns to repair programs: from 200 repairs that it is shown, then by trial, error and "
-          "feedback in sandboxes (some minutes)", file=sys.stderr)
-    words = ["train", "--async", "--json", "--out", str(folder)]
+    print("\na small network learns to repair programs: from repairs that it is shown, then by trial, error and "
+          "feedback in sandboxes", file=sys.stderr)
+    words = ["train", "--async", "--json", "--out", str(folder), *more]
     done = subprocess.run([sys.executable, "-m", "quintain", *words], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         sys.exit(done.returncode)
@@ -58,7 +62,7 @@ def main() -> None:
         faults = ", ".join(f"{owner} {count}" for owner, count in row["faults"].items())
         solved = f"{row['solved']}/{row['episodes']}"
         print(f"{policy:8} {solved:>9} {row['reward']:7.3f} {row['seconds']:8.1f}  {faults}")
-    learnt = learn(folder / "learn")
+    learnt = learn(folder / "learn", SHORTER if take else ())
     if learnt:
         print(f"\nrepairs of {learnt['heldout_tasks']} faults in functions that it never saw: "
               f"{learnt['before']:.0%} at the first attempt after the demonstrations,\n{learnt['after']:.0%} after "
