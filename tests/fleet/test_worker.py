@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from quintain.env import Work
 from quintain.fleet import (
     STALLED,
     Crew,
@@ -20,16 +21,20 @@ from quintain.fleet import (
     Left,
     Place,
     Queue,
+    Reconciled,
     Register,
     State,
     Terms,
     Worker,
     order,
+    reconcile,
     supervise,
 )
+from quintain.policy import ScriptedPolicy
 from quintain.rollout import Ticket
+from quintain.tasks import Item
 from quintain.testing import FakeEnvironment, fail_first
-from quintain.types import Episode, FaultKind, HouseError, Opened, Sampled, Stop, TaskError
+from quintain.types import Episode, FaultKind, HouseError, Opened, Reward, Sampled, Stop, TaskError, Verdict
 from tests.fleet.players import CARE, TURNS, Patient, item, parts, ticket
 
 ROOT = Path(__file__).parents[2]
@@ -196,6 +201,44 @@ def test_what_was_accepted_and_not_acknowledged_is_not_played_again(tmp_path: Pa
                 await until(is_empty)
                 told.set()
             assert not (tmp_path / "turns").exists()
+
+    asyncio.run(story())
+
+
+class Cursed(FakeEnvironment):
+    """Breaks in a way that nobody foresaw, over one task."""
+
+    async def grade(self, item: Item, work: Work, *, episode: str, seed: int) -> tuple[Verdict, Reward]:
+        if item.task.id == "t100":
+            raise RuntimeError("nobody foresaw this")
+        return await super().grade(item, work, episode=episode, seed=seed)
+
+
+def test_of_256_episodes_of_which_one_raises_255_have_results_and_one_a_reason(tmp_path: Path) -> None:
+    """Case QS03."""
+    names = [f"t{n}" for n in range(256)]
+
+    async def story() -> None:
+        async with parts(tmp_path, Terms(deliveries=2)) as (queue, register, logs):
+            async def is_done() -> bool:
+                count = (await queue.stats()).count
+                return (count.total, count.dead) == (1, 1)
+
+            await ask(queue, register, *names)
+            told = asyncio.Event()
+            policy = ScriptedPolicy({name: ["right"] for name in names})
+            one = Worker("w", queue, register, logs, environment=Cursed(), policy=policy, ticket=ticket, slots=8,
+                         care=CARE)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(one.work(told))
+                await until(is_done)
+                told.set()
+            assert await reconcile(register, queue) == Reconciled(abandoned=1)
+            tally = await register.tally()
+            assert (tally.open, tally.settled, tally.abandoned) == (0, 255, 1)
+            entry = await register.entry("t100#0")
+            assert entry is not None
+            assert "nobody foresaw this" in entry.reason
 
     asyncio.run(story())
 
