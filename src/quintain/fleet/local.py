@@ -47,13 +47,13 @@ async def supervise(
     async with asyncio.TaskGroup() as group:
         for nth in range(crew.workers):
             group.create_task(_keep(tuple(command(nth)), crew, told))
-        reconciled = -crew.reconcile_seconds
+        looked = -crew.reconcile_seconds
         tally = await register.tally()
         while not told.is_set():
             try:
-                if time.monotonic() - reconciled > crew.reconcile_seconds:
-                    await reconcile(register, queue)
-                    reconciled = time.monotonic()
+                if time.monotonic() - looked > crew.reconcile_seconds:
+                    await _put_what_is_missing(register, queue)
+                    looked = time.monotonic()
                 tally = await register.tally()
             except HouseError as error:
                 _log.warning("no news of the episodes: %s", error)
@@ -62,6 +62,13 @@ async def supervise(
                     told.set()
             await _told_within(told, crew.look_seconds)
     return tally
+
+
+async def _put_what_is_missing(register: Register, queue: Queue) -> None:
+    """By the counts first: to go through all that is open costs a while where there is much."""
+    open_, count = (await register.tally()).open, (await queue.stats()).count
+    if open_ > count.total - count.dead:
+        await reconcile(register, queue)
 
 
 async def _keep(command: Sequence[str], crew: Crew, told: asyncio.Event) -> None:
