@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from quintain.cli.answers import null_reply, oracle_reply, repairs, spoilt
-from quintain.tasks import Exam, Item, PythonSuite
+from quintain.tasks import Exam, Item, PythonSuite, ScriptStep, ScriptSuite
 from quintain.types import Entry, TaskError
 
 SUITE = PythonSuite(files={"test_x.py": b"def test_x(): pass\n"})
@@ -59,3 +59,32 @@ def test_a_repair_goes_from_unbuilt_over_wrong_to_right() -> None:
     assert "return 2" in wrong.reply
     assert {"wrong_answer", "assertion_error", "unsolved"} <= set(wrong.flaws)
     assert (right.reply, right.flaws) == (oracle_reply(given), ())
+
+
+def shell_item(oracle: dict[str, bytes], **suite: object) -> Item:
+    exam = Exam(hidden=ScriptSuite(files={}, **suite), oracle=oracle)  # type: ignore[arg-type]
+    return Item.sealed(exam, id="t", kind="shell", instructions="do", entry=Entry(path="solve.sh", language="shell"))
+
+
+def test_an_answer_that_is_a_script_is_one_command_that_lays_and_runs_it() -> None:
+    reply = oracle_reply(shell_item({"solve.sh": b"#!/bin/sh\n./help/me\n", "help/me": b"\xff\0```\n"}))
+    assert reply.count("```") == 2
+    assert reply.endswith("\n```\nSUBMIT\n")
+    assert "/solution/help/me" in reply
+    assert 'cd "$home" && chmod +x /solution/solve.sh && /solution/solve.sh' in reply
+
+
+def test_an_answer_in_steps_is_run_step_by_step() -> None:
+    steps = tuple(ScriptStep(name=name, instructions=name) for name in ("one", "two"))
+    reply = oracle_reply(shell_item({"one/solve.sh": b"true\n", "two/solve.sh": b"false\n"}, steps=steps))
+    assert reply.count("rm -rf /solution") == reply.count("bash /solution/solve.sh") == 2
+
+
+def test_the_oracles_environment_is_exported_and_what_the_house_would_have_to_give_is_refused() -> None:
+    told = oracle_reply(shell_item({"solve.sh": b"true\n"}, oracle_env={"A": "it's", "B": "${B:-two}"}))
+    assert "export A='it'\"'\"'s'" in told
+    assert "export B=two" in told
+    with pytest.raises(TaskError, match=r"needs a value for \$\{KEY\}"):
+        oracle_reply(shell_item({"solve.sh": b"true\n"}, oracle_env={"A": "${KEY}"}))
+    with pytest.raises(TaskError, match=r"expected solve\.sh in its answer, found other\.sh"):
+        oracle_reply(shell_item({"other.sh": b"true\n"}))
