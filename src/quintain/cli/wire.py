@@ -16,14 +16,14 @@ import msgspec
 
 from quintain.cli.exits import HostCannot, Usage
 from quintain.tasks import Item, Taskset, known_sets, open_taskset
-from quintain.types import Message, Opened, Sampled, TaskError, Turn
+from quintain.types import HouseError, Message, Opened, Sampled, TaskError, Turn
 
 if TYPE_CHECKING:
     from quintain.env import Environment
     from quintain.policy import Policy
     from quintain.sandbox import Backend, Snapshots
 
-POLICIES = "oracle, null, repair, openai:MODEL, replay:RUN, or MODULE:ATTRIBUTE"
+POLICIES = "oracle, null, repair, openai:MODEL, replay:RUN, trained:RUN, or MODULE:ATTRIBUTE"
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -172,6 +172,8 @@ def open_policy(name: str, tasks: Taskset, endpoint: Endpoint, *, connections: i
             return _openai(tail, endpoint, connections)
         case "replay" if tail:
             return _replayed(Path(tail))
+        case "trained" if tail:
+            return _trained(Path(tail), tasks)
     offered = {point.name: point for point in entry_points(group="quintain.policy")}
     if name in offered:
         return _policy_of(offered[name].load(), name)
@@ -236,6 +238,18 @@ def _replayed(path: Path) -> Policy:
                 turns[opened.task, opened.seed] = said
                 any_seed.setdefault(opened.task, said)
     return ReplayedPolicy(turns, any_seed=any_seed, name=f"replay:{path.name}")
+
+
+def _trained(path: Path, tasks: Taskset) -> Policy:
+    """What `quintain train` made. Raises Usage for a folder that holds no training, HostCannot without torch."""
+    from quintain.cli.training import need_torch
+    from quintain.train import TrainedRepairer
+
+    need_torch()
+    try:
+        return TrainedRepairer(path, lambda id: tasks[id].task)
+    except HouseError as error:
+        raise Usage(str(error)) from error
 
 
 def _imported(module: str, attribute: str) -> Policy:
