@@ -31,6 +31,7 @@ BODY = b"x" * 200
 BATCH = 20
 WORKERS = 2
 ROUNDS = 3
+PARTS = ("speed", "fairness", "memory")
 
 
 def jobs(count: int, kind: str = "code", first: int = 0) -> list[Job]:
@@ -193,19 +194,22 @@ async def weigh(kind: str, where: str, count: int) -> float:
     return float(out.splitlines()[-1])
 
 
-async def figures(count: int, flood: int, many: int) -> dict[str, object]:
+async def figures(parts: Sequence[str], count: int, flood: int, many: int) -> dict[str, object]:
     found: dict[str, object] = {"jobs": count, "batch": BATCH, "workers": WORKERS, "many": many}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        rounds: dict[str, list[float]] = {}
-        for nth in range(ROUNDS):
-            await speed(folder / f"{nth}", count, rounds)
-        for name, measured in rounds.items():
-            note(found, name, max(measured))
-        found |= await fair(folder, flood)
-        note(found, "ageing_wait_s", await ageing(), 1)
-        found["ageing_bound_s"] = 60.0
-        found |= await heavy(folder, many)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        if "speed" in parts:
+            rounds: dict[str, list[float]] = {}
+            for nth in range(ROUNDS):
+                await speed(folder / f"{nth}", count, rounds)
+            for name, measured in rounds.items():
+                note(found, name, max(measured))
+        if "fairness" in parts:
+            found |= await fair(folder, flood)
+            note(found, "ageing_wait_s", await ageing(), 1)
+            found["ageing_bound_s"] = 60.0
+        if "memory" in parts:
+            found |= await heavy(folder, many)
     return found
 
 
@@ -267,6 +271,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer jobs")
     parser.add_argument("--count", type=int)
+    parser.add_argument("--part", choices=PARTS, help="only this part")
     parser.add_argument("--work", metavar="WHERE", help=argparse.SUPPRESS)
     parser.add_argument("--work-raw", metavar="URL", help=argparse.SUPPRESS)
     parser.add_argument("--weigh", nargs=2, help=argparse.SUPPRESS)
@@ -280,7 +285,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     else:
         count = asked.count or (10_000 if asked.quick else 30_000)
         many = 50_000 if asked.quick else 1_000_000
-        finish(**asyncio.run(figures(count, 20_000 if asked.quick else 100_000, many)))
+        parts = [asked.part] if asked.part else PARTS
+        finish(**asyncio.run(figures(parts, count, 20_000 if asked.quick else 100_000, many)))
 
 
 if __name__ == "__main__":

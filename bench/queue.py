@@ -1,6 +1,6 @@
 """How fast are the queues, how much memory do a million jobs take, and how fair is it? See `_queueing.py`.
 
-    .venv/bin/python bench/queue.py [--quick]
+    .venv/bin/python bench/queue.py [--quick] [--part speed|fairness|memory]
 """
 
 from __future__ import annotations

@@ -70,7 +70,8 @@ class Roll:
                 "update episodes set state = 'settled', accepted = attempt, result = ?, settled = ? "
                 "where id = ? and attempt = ? and attempt > 0 and state = 'open' returning id",
                 (result, now, id, attempt)):
-                self._end(id, attempt, End.ACCEPTED, "", now, None)
+                self._session.ask("update attempts set outcome = 'accepted', ended = ? where id = ? and attempt = ?",
+                                  (now, id, attempt))
                 return Answer.ACCEPTED
             rows = self._session.ask("select accepted from episodes where id = ? and attempt >= ? and 0 < ?",
                                      (id, attempt, attempt))
@@ -85,7 +86,7 @@ class Roll:
 
     def fail(self, id: str, attempt: int, reason: str) -> bool:
         with self._session.transaction():
-            return self._end(id, attempt, End.FAILED, reason, self._clock(), None)
+            return self._end(id, attempt, End.FAILED, reason, self._clock())
 
     def abandon(self, id: str, reason: str) -> bool:
         now = self._clock()
@@ -93,7 +94,7 @@ class Roll:
             found = self._session.ask("update episodes set state = 'abandoned', reason = ?, settled = ? "
                                       "where id = ? and state = 'open' returning attempt", (reason, now, id))
             if found:
-                self._end(id, found[0][0], End.LOST, reason, now, None)
+                self._end(id, found[0][0], End.LOST, reason, now)
             return bool(found)
 
     def reopen(self, id: str) -> bool:
@@ -138,8 +139,7 @@ class Roll:
         return Tally(**{state.value: states.get(state.value, 0) for state in State},
                      attempts={end.value: ends.get(end.value, 0) for end in End})
 
-    def _end(self, id: str, attempt: int, end: End, reason: str, now: float, result: bytes | None) -> bool:
+    def _end(self, id: str, attempt: int, end: End, reason: str, now: float) -> bool:
         return bool(self._session.ask(
-            "update attempts set outcome = ?, reason = ?, ended = ?, result = ? "
-            "where id = ? and attempt = ? and outcome = 'running' returning id",
-            (end.value, reason, now, result, id, attempt)))
+            "update attempts set outcome = ?, reason = ?, ended = ? "
+            "where id = ? and attempt = ? and outcome = 'running' returning id", (end.value, reason, now, id, attempt)))
