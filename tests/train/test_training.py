@@ -160,7 +160,7 @@ def test_a_memory_executes_each_content_once_and_never_a_failure_of_the_house(tm
         return [Judged(reward=None if attempt.task == "lost" else 1.0, solved=True) for attempt in attempts]
 
     def attempt(task: str, content: bytes = b"x") -> Attempted:
-        return Attempted(task=task, version=task, files={"solution.py": content})
+        return Attempted(task=task, exam=task, files={"solution.py": content})
 
     async def twice() -> None:
         memory = Memory(judge, file=tmp_path / "executed.jsonl")

@@ -14,7 +14,7 @@ import msgspec
 from quintain.cli.exits import HostCannot, Usage
 from quintain.cli.wire import Choice, open_backend, open_tasks
 from quintain.tasks import Item
-from quintain.types import FaultKind, HouseError, Program, TaskError
+from quintain.types import FaultKind, HouseError, Program, TaskError, content_digest
 
 if TYPE_CHECKING:
     from quintain.env import Environment
@@ -96,12 +96,18 @@ async def opened(asked: Asked, folder: Path) -> AsyncIterator[tuple[RepairLearni
         memory = Memory(judge, file=Path(asked.memory) if asked.memory else folder / "executed.jsonl")
         learner = repair_learner(
             [item.task for item in train], [item.task for item in held_out], demos_of(demonstrated, settings.demos),
-            memory, settings,
+            memory, settings, exams={item.task.id: exam_of(item) for item in (*train, *held_out)},
         )
         await learner.prepare()
         yield learner, judge
     finally:
         await backend.aclose()
+
+
+def exam_of(item: Item) -> str:
+    """A digest of all by which an answer to the task is judged."""
+    task = item.task
+    return content_digest((item.exam.hidden, task.image, task.limits, task.entry, task.network))
 
 
 def need_torch() -> None:

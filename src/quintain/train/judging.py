@@ -15,16 +15,17 @@ from quintain.types import FaultKind, HouseError, Verdict, content_digest
 
 
 class Attempted(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """One answer to one task: the task's id and version, and the files that are handed in."""
+    """One answer to one task: the task's id, a digest of all by which answers to it are judged, and the files that are
+    handed in. Tasks that differ in what is asked only may have the same `exam`."""
 
     task: str
-    version: str
+    exam: str
     files: dict[str, bytes]
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the task's version and the files: the same digest, the same answer to the same task."""
-        return content_digest((self.version, self.files))
+        """sha256 of the exam's digest and the files: the same digest, the same content under the same tests."""
+        return content_digest((self.exam, self.files))
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):

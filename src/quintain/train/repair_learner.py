@@ -42,12 +42,13 @@ class RepairLearner:
 
     def __init__(
         self, tasks: Sequence[Task], held_out: Sequence[Task], demos: Sequence[Demo], memory: Memory,
-        settings: RepairSettings | None = None,
+        settings: RepairSettings | None = None, *, exams: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = settings or RepairSettings()
         self.memory = memory
-        self.problems = {task.id: Problem(task) for task in tasks}
-        self.held_out = [Problem(task) for task in held_out]
+        known = exams or {}
+        self.problems = {task.id: Problem(task, known.get(task.id)) for task in tasks}
+        self.held_out = [Problem(task, known.get(task.id)) for task in held_out]
         self._demos = list(demos)
         self._examples: list[tuple[str, tuple[int, ...], int]] = []
         torch.manual_seed(self.settings.seed)

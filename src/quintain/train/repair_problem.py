@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -32,7 +32,7 @@ class RepairSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     rl_steps: int = 220
     batch: int = 16
     group: int = 32
-    fresh: int = 2
+    fresh: int = 1
     again: float = 0.35
     passes: int = 1
     sft_rate: float = 2e-3
@@ -75,8 +75,9 @@ class Drawn(msgspec.Struct, kw_only=True):
 class Problem:
     """One task as the learner holds it: the case as asked, and how the tests went after each edit that was tried."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, exam: str | None = None) -> None:
         self.task = task
+        self._exam = exam or task.version
         self.case = case_of(task)
         self.after: dict[int, tuple[Test, ...]] = {}
         self._attempts: dict[int, Attempted] = {}
@@ -90,7 +91,7 @@ class Problem:
 
     def _attempted(self, pick: int) -> Attempted:
         source = self.case.code.edited(self.case.code.edits[pick])
-        return Attempted(task=self.task.id, version=self.task.version,
+        return Attempted(task=self.task.id, exam=self._exam,
                          files={**self.task.files, self.task.entry.path: source.encode()})
 
     def state(self, tried: Sequence[int]) -> Case:
@@ -143,10 +144,11 @@ class RepairLearning(Learner, Protocol):
 
 def repair_learner(
     tasks: Sequence[Task], held_out: Sequence[Task], demos: Sequence[Demo], memory: Memory,
-    settings: RepairSettings | None = None,
+    settings: RepairSettings | None = None, *, exams: Mapping[str, str] | None = None,
 ) -> RepairLearning:
-    """The learner of `quintain.train.repair_learner`; needs torch, on CPU. Raises ModuleNotFoundError without it, and
-    ValueError for a task that is no repair."""
+    """The learner of `quintain.train.repair_learner`; needs torch, on CPU. `exams` has for a task id a digest of all by
+    which answers are judged (default: the task's version), so that equal programs of sibling tasks are executed once.
+    Raises ModuleNotFoundError without torch, and ValueError for a task that is no repair."""
     from quintain.train.repair_learner import RepairLearner
 
-    return RepairLearner(tasks, held_out, demos, memory, settings)
+    return RepairLearner(tasks, held_out, demos, memory, settings, exams=exams)
