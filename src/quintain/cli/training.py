@@ -116,10 +116,6 @@ def need_torch() -> None:
 
     if importlib.util.find_spec("torch") is None:
         raise HostCannot("training needs torch: make torch (in a checkout), or pip install 'quintain[train]'")
-    import torch
-
-    torch.set_num_threads(1)  # of so small a network more threads make nothing faster, and sums of another order
-
 
 def chosen(asked: Asked, settings: RepairSettings) -> tuple[list[Item], list[Item], list[Item]]:
     """Tasks to train on, those of them that are demonstrated, and held-out ones. Raises Usage."""
