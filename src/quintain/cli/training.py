@@ -117,6 +117,7 @@ def need_torch() -> None:
     if importlib.util.find_spec("torch") is None:
         raise HostCannot("training needs torch: make torch (in a checkout), or pip install 'quintain[train]'")
 
+
 def chosen(asked: Asked, settings: RepairSettings) -> tuple[list[Item], list[Item], list[Item]]:
     """Tasks to train on, those of them that are demonstrated, and held-out ones. Raises Usage."""
     items, held_out = list(open_tasks(asked.tasks, Choice())), list(open_tasks(asked.held_out, Choice()))

@@ -38,7 +38,7 @@ REST_EPOCHS = 3
 
 class RepairLearner:
     """Learns from `demos`, then from rewards; see `RepairSettings`. `tasks` are those to train on, `held_out` those to
-    be evaluated on only. Rewards come through `memory`."""
+    be evaluated on only. Rewards come through `memory`. Torch is set to one thread in this process."""
 
     def __init__(
         self, tasks: Sequence[Task], held_out: Sequence[Task], demos: Sequence[Demo], memory: Memory,
@@ -51,6 +51,7 @@ class RepairLearner:
         self.held_out = [Problem(task, known.get(task.id)) for task in held_out]
         self._demos = list(demos)
         self._examples: list[tuple[str, tuple[int, ...], int]] = []
+        torch.set_num_threads(1)  # more make so small a network no faster, and its sums depend on how many there are
         torch.manual_seed(self.settings.seed)
         self.net = RepairNet(width=self.settings.width, layers=self.settings.layers)
         self._optimiser = torch.optim.AdamW(self.net.parameters(), lr=self.settings.sft_rate, weight_decay=0.01)
