@@ -61,11 +61,11 @@ async def work(where: str) -> None:
         await queue.stats()
         print("ready", flush=True)
         sys.stdin.readline()
-        done, last = 0, time.time()
+        done, last, cpu = 0, time.time(), time.process_time()
         while leases := await queue.lease(f"{os.getpid()}", most=BATCH):
             done += len(await queue.ack(leases))
             last = time.time()
-        print(json.dumps([done, last, time.process_time()]), flush=True)
+        print(json.dumps([done, last, time.process_time() - cpu]), flush=True)
 
 
 async def work_raw(url: str) -> None:
@@ -77,7 +77,7 @@ async def work_raw(url: str) -> None:
     subscription = await client.jetstream().pull_subscribe_bind("all", stream="raw")
     print("ready", flush=True)
     sys.stdin.readline()
-    done, last = 0, time.time()
+    done, last, cpu = 0, time.time(), time.process_time()
     while True:
         try:
             messages = await subscription.fetch(BATCH, timeout=0.5)
@@ -88,12 +88,12 @@ async def work_raw(url: str) -> None:
         await client.flush()
         done += len(messages)
         last = time.time()
-    print(json.dumps([done, last, time.process_time()]), flush=True)
+    print(json.dumps([done, last, time.process_time() - cpu]), flush=True)
     await client.close()
 
 
-async def race(mode: str, where: str, count: int) -> float:
-    """Jobs per second of two worker processes."""
+async def race(mode: str, where: str, count: int) -> tuple[float, float]:
+    """Jobs per second of two worker processes, and their CPU for each in microseconds."""
     crew = [
         await asyncio.create_subprocess_exec(
             sys.executable, __file__, mode, where, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
@@ -103,19 +103,19 @@ async def race(mode: str, where: str, count: int) -> float:
         assert one.stdout is not None
         assert (await one.stdout.readline()).strip() == b"ready"
     began = time.time()
-    done, last = 0, began
+    done, last, cpu = 0, began, 0.0
     for one in crew:
         assert one.stdin is not None
         one.stdin.write(b"go\n")
     for one in crew:
         out, _ = await one.communicate()
-        part, ended, _ = json.loads(out.splitlines()[-1])
-        done, last = done + part, max(last, ended)
+        part, ended, used = json.loads(out.splitlines()[-1])
+        done, last, cpu = done + part, max(last, ended), cpu + used
     assert done == count, f"expected {count} acknowledgements, found {done}"
-    return done / (last - began)
+    return done / (last - began), 1e6 * cpu / done
 
 
-async def raw_per_s(url: str, count: int) -> float:
+async def race_raw(url: str, count: int) -> tuple[float, float]:
     import nats
     from nats.js.api import ConsumerConfig, RetentionPolicy
 
@@ -203,7 +203,7 @@ async def figures(parts: Sequence[str], count: int, flood: int, many: int) -> di
             for nth in range(ROUNDS):
                 await speed(folder / f"{nth}", count, rounds)
             for name, measured in rounds.items():
-                note(found, name, max(measured))
+                note(found, name, min(measured) if name.endswith("_us") else max(measured))
         if "fairness" in parts:
             found |= await fair(folder, flood)
             note(found, "ageing_wait_s", await ageing(), 1)
@@ -215,20 +215,22 @@ async def figures(parts: Sequence[str], count: int, flood: int, many: int) -> di
 
 async def speed(folder: Path, count: int, rounds: dict[str, list[float]]) -> None:
     """One round of all that is measured by the second."""
-    def keep(name: str, value: float) -> None:
-        rounds.setdefault(name, []).append(value)
+    def keep(name: str, speed: float, cpu: float | None = None) -> None:
+        rounds.setdefault(f"{name}_per_s", []).append(speed)
+        if cpu is not None:
+            rounds.setdefault(f"{name}_cpu_us", []).append(cpu)
 
     file = folder / "speed.db"
     queue: Queue = await SqliteQueue.open(file, TERMS)
-    keep("sqlite_put_per_s", await fill(queue, count))
+    keep("sqlite_put", await fill(queue, count))
     await queue.aclose()
-    keep("sqlite_per_s", await race("--work", str(file), count))
+    keep("sqlite", *await race("--work", str(file), count))
     async with serve_nats(folder / "nats") as server:
         queue = await NatsQueue.open(server.url, TERMS)
-        keep("nats_put_per_s", await fill(queue, count))
-        keep("nats_per_s", await race("--work", server.url, count))
+        keep("nats_put", await fill(queue, count))
+        keep("nats", *await race("--work", server.url, count))
         await queue.aclose()
-        keep("nats_raw_per_s", await raw_per_s(server.url, count))
+        keep("nats_raw", *await race_raw(server.url, count))
 
 
 def note(found: dict[str, object], name: str, value: float, digits: int | None = None) -> None:
