@@ -32,7 +32,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     tasks: str
     held_out: str
     settings: str
-    train_each: int | None = 4
+    train_each: int | None = 6
     held_out_tasks: int | None = 160
     sandboxes: int = 4
     backend: str = "native"
