@@ -167,6 +167,7 @@ class World:
     # Decisions become leases, and leases become work.
 
     def _decide(self) -> None:
+        self.shelf.tick(self.clock.now)  # what has run out is free before anything is decided
         clearing = bool(self.planner.held)
         seconds = self.scenario.lease_seconds
         for placement in self.planner.decide(self.clock.now):
