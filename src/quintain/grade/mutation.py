@@ -23,7 +23,7 @@ from quintain.tasks import Item, PythonSuite, Suite
 from quintain.types import Attempt, FaultKind, Limits, Passed, Program, Score, Verdict
 
 #: A mutant may take so many times the CPU of the original, and so many seconds more.
-MUTANT_CPU = (8.0, 0.5)
+MUTANT_CPU = (8.0, 0.2)
 #: How often an untrusted suite must pass on the original, before and after the mutants.
 ORIGINALS = 8
 
