@@ -113,7 +113,7 @@ def plot(path: Path, reports: list[tuple[int, Report]]) -> None:
               log=True),
         Panel("utilisation of the ideal", [r.utilisation for r in found], percent=True),
         Panel("seconds in the queue (99th percentile)", [r.wait_p99_s for r in found]),
-    ], title="A simulated fleet, 108 sandboxes a host: work in proportion to its size")
+    ], title="A simulated fleet, about 110 sandboxes on each host: work in proportion to its size")
 
 
 def main() -> None:
