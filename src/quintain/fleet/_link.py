@@ -199,15 +199,24 @@ class Link:
             raise self._error(f"cannot pull: {error!r}") from error
         return await puller.answer()
 
-    async def say(self, messages: Sequence[tuple[str, bytes]]) -> None:
-        """Publish what nobody confirms, in order, and wait until the server has read it."""
+    async def tell(self, messages: Sequence[tuple[str, bytes]]) -> None:
+        """Publish what nobody confirms, in order, before whatever is published next."""
         from nats.errors import Error
 
         try:
             for subject, body in messages:
                 await self._client.publish(subject, body)
+        except (Error, TimeoutError) as error:
+            raise self._error(f"cannot publish: {error!r}") from error
+
+    async def say(self, messages: Sequence[tuple[str, bytes]]) -> None:
+        """The same, and wait until the server has read it."""
+        from nats.errors import Error
+
+        await self.tell(messages)
+        try:
             await self._client.flush(timeout=int(ANSWER_SECONDS))
-        except (TimeoutError, Error) as error:
+        except (Error, TimeoutError) as error:
             raise self._error(f"does not answer: {error!r}") from error
 
     async def hear(self, subject: str, told: Callable[[bytes], None]) -> None:

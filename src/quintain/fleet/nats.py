@@ -124,7 +124,7 @@ class NatsQueue:
 
     async def ack(self, leases: Sequence[Lease[Job]]) -> tuple[Lease[Job], ...]:
         stood = self._standing(leases, settle=True)
-        await self._link.say([(lease.token, b"+ACK") for lease in stood])
+        await self._link.tell([(lease.token, b"+ACK") for lease in stood])  # lost, it is handed out again: no harm
         return stood
 
     async def nack(
