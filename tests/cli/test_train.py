@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -13,7 +14,11 @@ from typing import Any
 
 import pytest
 
+from quintain.cli.training import SandboxJudge
 from quintain.sandbox import NativeBackend
+from quintain.tasks import open_taskset
+from quintain.train import Attempted, Judged
+from quintain.types import FaultKind, HouseError
 
 torch = pytest.importorskip("torch", reason="needs torch: make torch")
 needs_native = pytest.mark.skipif(
@@ -97,3 +102,26 @@ def test_tasks_that_cannot_be_trained_on_are_refused(tmp_path: Path) -> None:
                    capture_output=True)
     assert "repairs programs with one wrong token" in refused("mine", "--held-out", held, cwd=tmp_path)
     assert "no taskset is called" in refused("nothing", cwd=tmp_path)
+
+
+class _Dead:
+    """An environment whose house is down."""
+
+    kind = "code"
+
+    async def grade(self, item: Any, work: Any, *, episode: str, seed: int) -> Any:
+        raise HouseError(FaultKind.SANDBOX_LOST, "the host has no room")
+
+
+def test_a_house_that_judges_nothing_again_and_again_ends_the_training() -> None:
+    items = list(open_taskset("repair-heldout?take=2"))
+    judge = SandboxJudge(_Dead(), items, sandboxes=2)  # type: ignore[arg-type]
+    attempts = [Attempted(task=item.task.id, exam="1", files=item.task.files) for item in items]
+
+    async def ask() -> list[Judged]:
+        return await judge(attempts)
+
+    assert [one.reward for one in asyncio.run(ask())] == [None, None]
+    asyncio.run(ask())
+    with pytest.raises(HouseError, match="the host has no room"):
+        asyncio.run(ask())

@@ -14,7 +14,7 @@ import msgspec
 from quintain.cli.exits import HostCannot, Usage
 from quintain.cli.wire import Choice, open_backend, open_tasks
 from quintain.tasks import Item
-from quintain.types import FaultKind, HouseError, Program, TaskError, content_digest
+from quintain.types import HouseError, Program, TaskError, content_digest
 
 if TYPE_CHECKING:
     from quintain.env import Environment
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Demonstrations come from so many functions: a policy that was shown all of them would have little to find out.
 DEMO_FUNCTIONS = 20
+#: A judge that judged nothing so many times in a row gives up.
+IN_VAIN = 3
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +43,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SandboxJudge:
-    """Judges answers in sandboxes, many at once. A failure of the house or of the task is a reward of `None`."""
+    """Judges answers in sandboxes, many at once. A failure of the house or of the task is a reward of `None`. Raises
+    the HouseError when nothing at all could be judged several times in a row: this host does not work."""
 
     def __init__(self, environment: Environment, items: Sequence[Item], *, sandboxes: int) -> None:
         self._environment = environment
@@ -49,11 +52,17 @@ class SandboxJudge:
         self._room = asyncio.Semaphore(sandboxes)
         self.cpu_seconds = 0.0
         self.trouble: str | None = None
+        self._broken: HouseError | None = None
+        self._in_vain = 0  # calls in a row of which nothing was judged
 
     async def __call__(self, attempts: Sequence[Attempted]) -> list[Judged]:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._one(attempt)) for attempt in attempts]
-        return [task.result() for task in tasks]
+        judged = [task.result() for task in tasks]
+        self._in_vain = 0 if any(one.verdict is not None for one in judged) else self._in_vain + 1
+        if self._in_vain >= IN_VAIN and self._broken is not None:
+            raise self._broken
+        return judged
 
     async def _one(self, attempt: Attempted) -> Judged:
         from quintain.env import Work
@@ -66,9 +75,8 @@ class SandboxJudge:
                 verdict, reward = await self._environment.grade(
                     self._items[attempt.task], work, episode=attempt.digest, seed=0)
             except (HouseError, TaskError) as error:
-                if isinstance(error, HouseError) and error.kind is FaultKind.SANDBOX_CREATE_FAILED:
-                    raise
                 self.trouble = str(error)
+                self._broken = error if isinstance(error, HouseError) else self._broken
                 return Judged(reward=None)
         self.cpu_seconds += verdict.cpu_seconds or 0.0
         total = reward.total if reward.trainable is Trainable.YES else None

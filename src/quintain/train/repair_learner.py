@@ -158,10 +158,12 @@ class RepairLearner:
         drawn = self._ahead or self._draw(self.step)
         rewards, judged = await self._rewards(drawn)
         self._lead_on(drawn, judged)
-        self._ahead = self._draw(self.step + 1)
+        last = self.step + 1 == self.settings.sft_steps + self.settings.rl_steps
+        self._ahead = None if last else self._draw(self.step + 1)
         judged_before, began = self.memory.seconds, time.monotonic()
         async with asyncio.TaskGroup() as both:
-            both.create_task(self._judge_drawn(self._ahead))
+            if self._ahead is not None:
+                both.create_task(self._judge_drawn(self._ahead))
             learning = both.create_task(asyncio.to_thread(self._learn, drawn, rewards))
             await learning
             learnt_for = time.monotonic() - began
