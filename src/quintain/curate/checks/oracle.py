@@ -46,7 +46,7 @@ class OracleRuns:
     runs = True
 
     def __init__(self, *, pairs: int = 5, more: int = 5, crowd: int = 5) -> None:
-        self.version = f"2:{pairs}:{more}:{crowd}"
+        self.version = f"3:{pairs}:{more}:{crowd}"
         self._more = more
         self._pairs = pairs
         self._crowd = crowd
@@ -125,10 +125,15 @@ class OracleRuns:
         return found(self.name, [problem], evidence=evidence, remedy=remedy, figures=figures)
 
 
+_LATE = (FaultKind.TIMEOUT, FaultKind.CPU_LIMIT)
+
+
 def _is_late(verdict: Verdict) -> bool:
-    """Whether it failed by nothing but being too slow."""
-    faults = [f for f in (verdict.fault, *(t.fault for t in verdict.tests if t.passed is not Passed.PASSED)) if f]
-    return bool(faults) and all(fault.kind in (FaultKind.TIMEOUT, FaultKind.CPU_LIMIT) for fault in faults)
+    """Whether it failed by nothing but being too slow: tests that were not reached any more say nothing else."""
+    ended = verdict.fault is not None and verdict.fault.kind in _LATE
+    failed = [t.fault for t in verdict.tests if t.passed is Passed.FAILED or (t.passed is Passed.MISSING and not ended)]
+    faults = [fault for fault in (verdict.fault, *failed) if fault is not None]
+    return bool(faults) and all(fault.kind in _LATE for fault in faults)
 
 
 def _was_starved(verdict: Verdict) -> bool:
