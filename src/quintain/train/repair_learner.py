@@ -2,10 +2,11 @@
 
 A state is a task with the attempts made at it so far. From each state of a batch the policy draws G edits; each becomes
 a program that is executed, and the group's rewards, compared with each other, move the policy (GRPO with PPO's clip).
-Most draws of a group are alike, so that few programs make many comparisons; `fresh` bounds how many new ones a group
-may ask for: the draws beyond it are not measured, and like a reward that the house lost they are in no baseline. An
-edit that failed leads to a further state, whose features tell what it did to the tests: so the policy learns to try
-again.
+Most draws of a group are alike, so that few programs make many comparisons, and one draw of a group is led: to an edit
+that solved the task before, or else to the likeliest that nobody has tried, so that what is hard is found out and not
+forgotten. `fresh` bounds how many new ones a group may ask for: the draws beyond it are not measured, and like a reward
+that the house lost they are in no baseline. An edit that failed leads to a further state, whose features tell what it
+did to the tests: so the policy learns to try again.
 
 What a step does depends on the seed, the step's number, the parameters and the states that wait, and on nothing else.
 """
@@ -83,6 +84,7 @@ class RepairLearner:
         return {
             "step": self.step, "net": self.net.state_dict(), "optimiser": self._optimiser.state_dict(),
             "waiting": msgspec.json.encode(self._waiting).decode(), "ahead": msgspec.json.encode(self._ahead).decode(),
+            "seen": msgspec.json.encode({id: sorted(p.after) for id, p in self.problems.items() if p.after}).decode(),
             "at": self._at, "rests": msgspec.json.encode(self._rests).decode(),
             "settings": msgspec.json.encode(self.settings).decode(),
         }
@@ -98,9 +100,8 @@ class RepairLearner:
         self._waiting = msgspec.json.decode(state["waiting"], type=list[tuple[str, list[int]]])
         self._ahead = msgspec.json.decode(state["ahead"], type=Drawn | None)
         self._at, self._rests = state["at"], msgspec.json.decode(state["rests"], type=dict[str, int])
-        drawn = self._ahead
-        before = [*self._waiting, *(zip(drawn.tasks, drawn.tried, strict=True) if drawn else ())]
-        await self._judge([(task, pick) for task, tried in before for pick in tried])
+        seen = msgspec.json.decode(state["seen"], type=dict[str, list[int]])
+        await self._judge([(task, pick) for task, picks in seen.items() for pick in picks])
 
     # --- learning from demonstrations -----------------------------------------------------------------------------
 
@@ -178,9 +179,12 @@ class RepairLearner:
         with torch.no_grad():
             logp = self.net(Batch([self.problems[task].features(tried, dice) for task, tried in states]))
         picks, logprobs = [], []
-        for row in logp.tolist():
+        for (task, tried), row in zip(states, logp.tolist(), strict=True):
             chances = [math.exp(value) for value in row]
             drawn = dice.choices(range(len(row)), chances, k=self.settings.group)
+            lead = self.problems[task].lead(tried, row[: len(self.problems[task].case.code.edits)])
+            if lead is not None and lead not in drawn:
+                drawn[0] = lead
             picks.append(drawn)
             logprobs.append([row[pick] for pick in drawn])
         return Drawn(step=step, tasks=[task for task, _ in states], tried=[list(tried) for _, tried in states],

@@ -80,6 +80,7 @@ class Problem:
         self._exam = exam or task.version
         self.case = case_of(task)
         self.after: dict[int, tuple[Test, ...]] = {}
+        self.solved: set[int] = set()
         self._attempts: dict[int, Attempted] = {}
         self._features: dict[tuple[int, ...], Features] = {}
 
@@ -111,6 +112,16 @@ class Problem:
     def saw(self, pick: int, judged: Judged) -> None:
         if judged.verdict is not None and pick not in self.after:
             self.after[pick] = tests_after(self.case.tests, judged.verdict)
+            if judged.solved:
+                self.solved.add(pick)
+
+    def lead(self, tried: Sequence[int], chances: Sequence[float]) -> int | None:
+        """The edit that a group should have beside what was drawn: one that solved the task when it was executed; where
+        none is known, the likeliest that was not executed yet; None where all were."""
+        if self.solved:
+            return max(self.solved, key=lambda pick: chances[pick])
+        unknown = [pick for pick in range(len(chances)) if pick not in self.after and pick not in tried]
+        return max(unknown, key=lambda pick: chances[pick], default=None)
 
     def pick_of(self, edit: Edit) -> int:
         """Raises ValueError for an edit that is not open to this task."""
