@@ -118,11 +118,12 @@ class Crew:
         """Write it into the journal, which takes it only from the worker that holds the lease; then go on."""
         if not self._runs(box, job, attempt):
             return
-        if box.cut:
-            box.outbox.append((self._happen, (box, job, attempt, machine, began, effect)))
-            return
         life = job.life
         assert life is not None
+        if box.cut:
+            life.held_up = True
+            box.outbox.append((self._happen, (box, job, attempt, machine, began, effect)))
+            return
         self.shelf.tick(self.clock.now)
         card = self.shelf.get(job.id)
         if card is None or card.attempt != attempt or card.worker != box.name:
@@ -179,6 +180,5 @@ class Crew:
         machine = life.machine(self._rules)
         if indices != list(range(len(indices))) or machine.effect(0.0) is not None:
             self.audit.wrong(f"{life.id}: its journal is not whole: {indices}")
-        judgement = machine.state.judgement
-        if judgement is None or judgement.reward.solved is not bool(life.solved):
+        elif not life.is_told_by(machine):
             self.audit.wrong(f"{life.id}: its reward is not that of an undisturbed one")

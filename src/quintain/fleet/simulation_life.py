@@ -21,6 +21,7 @@ from quintain.types import (
     Said,
     Sampled,
     Scopes,
+    Stop,
     TestResult,
     Turn,
     Verdict,
@@ -45,16 +46,26 @@ class Life:
     """What the episode will be: right at turn `solved` (0: never), one share of its seconds for each turn. And what it
     was so far: `journal`. A worker that takes it over folds the journal (`Machine.replayed`) and goes on."""
 
-    __slots__ = ("id", "journal", "seconds", "solved")
+    __slots__ = ("held_up", "id", "journal", "seconds", "solved")
 
     def __init__(self, id: str, seconds: float, chance: Random) -> None:
         self.id = id
         self.solved = chance.randint(0, _TURNS)
         self.seconds = seconds / (self.solved or _TURNS)
         self.journal: list[Event] = []
+        self.held_up = False  # a worker that was cut off waited for the journal, and its deadline did not
 
     def machine(self, rules: Rules) -> Machine:
         return Machine.replayed(rules, self.journal)
+
+    def is_told_by(self, machine: Machine) -> bool:
+        """Whether the journal ends as an undisturbed one would; where a worker was held up, the deadline may have come
+        first."""
+        judgement = machine.state.judgement
+        if judgement is not None and judgement.reward.solved is bool(self.solved):
+            return True
+        last = self.journal[-1]
+        return self.held_up and isinstance(last, Closed) and last.stop is Stop.WALL_TIME
 
     def takes(self, effect: Effect) -> float:
         """Seconds that an effect takes: three quarters of a turn are sampling, one quarter is grading."""
