@@ -21,7 +21,7 @@ struct command commands[MAX_COMMANDS];
 uint32_t program_uid;
 struct walls walls;
 sigset_t no_signals;
-static int sock, cpu_account, oom_account, highest; /* no command lies above `highest` */
+static int sock, highest; /* no command lies above `highest` */
 static uint64_t cores, frozen_ns;
 
 uint64_t now_ns(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec; }
@@ -77,8 +77,8 @@ static uint64_t reaped_cpu_ns(void) {
 /* CPU time of the whole sandbox, children that nobody waited for included. */
 uint64_t used_cpu_ns(void) {
   char text[256];
-  if (cpu_account < 0) return reaped_cpu_ns();
-  ssize_t n = pread(cpu_account, text, sizeof text - 1, 0);
+  if (walls.cpu_fd < 0) return reaped_cpu_ns();
+  ssize_t n = pread(walls.cpu_fd, text, sizeof text - 1, 0);
   if (n <= 0) return reaped_cpu_ns();
   text[n] = 0;
   return strncmp(text, "usage_usec ", 11) ? strtoull(text, NULL, 10) : strtoull(text + 11, NULL, 10) * 1000;
@@ -281,21 +281,6 @@ static int answer_now(uint32_t op, uint32_t id, const char *body, size_t n) {
   return 1;
 }
 
-/* Into the control groups whose files came along, before the first program; the last is the CPU account, if the body says so. */
-static void join_groups(uint32_t id, struct cmsghdr *h, const char *body, size_t n) {
-  struct reply r = {0, 0, 0};
-  uint64_t accounts = 0;
-  int fds[MAX_CGROUPS + 1], count = h ? (int)((h->cmsg_len - CMSG_LEN(0)) / sizeof(int)) : 0;
-  if (n >= sizeof accounts) memcpy(&accounts, body, sizeof accounts);
-  if (h) memcpy(fds, CMSG_DATA(h), (size_t)count * sizeof(int));
-  if (accounts && count) cpu_account = fds[--count];
-  for (int i = 0; i < count; i++) {
-    if (write(fds[i], "0", 1) != 1 && !r.error) r.error = errno;
-    close(fds[i]);
-  }
-  say(A_REPLY, id, &r, sizeof r, NULL, 0);
-}
-
 static void receive(void) {
   static char bytes[FRAME_BYTES + 4096];
   char control[CMSG_SPACE((MAX_CGROUPS + 1) * sizeof(int))];
@@ -312,7 +297,7 @@ static void receive(void) {
     body[len] = 0;
     struct cmsghdr *h = CMSG_FIRSTHDR(&m);
     if (h && h->cmsg_type != SCM_RIGHTS) h = NULL;
-    if (f.op == A_JOIN) { join_groups(f.id, h, body, len); continue; }
+    if (f.op == A_JOIN) { join_groups(f.id, h ? (const int *)CMSG_DATA(h) : NULL, h ? (h->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0, body, len); continue; }
     if (answer_now(f.op, f.id, body, len)) continue;
     if (is_steering(f.op)) {
       struct command *c = find(f.id, 0);
@@ -357,13 +342,13 @@ void agent_expendable(int yes) {
   static char own[12] = "";
   static int started;
   char score[12];
-  if (oom_account < 0) return;
-  if (!*own) { ssize_t n = pread(oom_account, own, sizeof own - 1, 0); own[n > 0 ? n : 0] = 0; }
+  if (walls.oom_fd < 0) return;
+  if (!*own) { ssize_t n = pread(walls.oom_fd, own, sizeof own - 1, 0); own[n > 0 ? n : 0] = 0; }
   int level = 1000 - 10 * (started < 50 ? started : 50), floor = atoi(own);
   snprintf(score, sizeof score, "%d", level > floor ? level : floor);
   if (!yes) started++;
   const char *text = yes ? score : own;
-  if (pwrite(oom_account, text, strlen(text), 0) < 0) _exit(75);
+  if (pwrite(walls.oom_fd, text, strlen(text), 0) < 0) _exit(75);
 }
 
 /* Ahead of need, so that what is forked finds it ready: to count the cores is to read half of /proc/stat. */
@@ -375,7 +360,7 @@ void agent_ready(void) {
 _Noreturn void agent_main(int socket_fd, struct walls given) {
   static struct pollfd p[2 + 4 * MAX_COMMANDS];
   static struct watch who[2 + 4 * MAX_COMMANDS];
-  sock = socket_fd; walls = given; cpu_account = given.cpu_fd; oom_account = given.oom_fd; program_uid = given.program_uid;
+  sock = socket_fd; walls = given; program_uid = given.program_uid;
   outbox_open(sock);
   agent_ready();
   sigset_t set;

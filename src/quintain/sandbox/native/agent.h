@@ -81,5 +81,6 @@ void terminal_resize(int master, uint16_t rows, uint16_t columns);
 /* service.c: what is neither a command nor a file */
 void send_processes(uint32_t id);
 void open_door(uint32_t id, uint16_t port);
+void join_groups(uint32_t id, const int *fds, size_t count, const char *body, size_t n);
 uint64_t disk_used_bytes(void);
 #endif

@@ -1,4 +1,4 @@
-/* Small questions about the sandbox itself: who lives in it, how much it has written, and a door on its loopback. */
+/* Small questions about the sandbox itself: who lives in it, how much it has written, its control groups, and a door on its loopback. */
 #include "agent.h"
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -82,6 +82,22 @@ void open_door(uint32_t id, uint16_t port) {
     return;
   }
   say_fd(A_REPLY, id, &r, sizeof r, fd);
+}
+
+/* Into the control groups whose files came along, before the first program; the last is the CPU account, if the body says so. */
+void join_groups(uint32_t id, const int *fds, size_t count, const char *body, size_t n) {
+  struct reply r = {0, 0, 0};
+  uint64_t accounts = 0;
+  if (n >= sizeof accounts) memcpy(&accounts, body, sizeof accounts);
+  if (accounts && count) {
+    if (walls.cpu_fd >= 0) close(walls.cpu_fd);
+    walls.cpu_fd = fds[--count];
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (write(fds[i], "0", 1) != 1 && !r.error) r.error = errno;
+    close(fds[i]);
+  }
+  say(A_REPLY, id, &r, sizeof r, NULL, 0);
 }
 
 /* Of the writable tree as a whole; measured only where it is a file system of its own. */
