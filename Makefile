@@ -25,6 +25,7 @@ torch: $(READY)
 demo: $(READY)
 	-@$(BIN)/python .ci/torch_cpu.py
 	$(BIN)/python examples/demo.py $(if $(TAKE),--take $(TAKE))
+	$(BIN)/python examples/learn.py $(if $(TAKE),--take $(TAKE))
 
 # Side by side first, by file; then those that must be alone. TESTS=tests/grade runs one room.
 test: $(READY)

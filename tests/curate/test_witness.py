@@ -210,8 +210,9 @@ MIDDLE = b"""def middle(numbers):
     half = len(numbers) // 2
     return numbers[half] if len(numbers) % 2 else (numbers[half - 1] + numbers[half]) / 2
 """
-#: Solves the weak suite only: of five numbers it takes the middle place.
-LUCKY = b"def middle(numbers):\n    if len(numbers) == 5:\n        return numbers[2]\n" + MIDDLE.split(b"\n", 1)[1]
+#: Solves the weak suite only: of four numbers it takes the places in the middle as they stand.
+LUCKY = b"def middle(numbers):\n    if len(numbers) == 4:\n        return (numbers[1] + numbers[2]) / 2\n"
+LUCKY += MIDDLE.split(b"\n", 1)[1]
 
 
 @needs_native

@@ -11,7 +11,7 @@ import pytest
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 torch = pytest.importorskip("torch", reason="TRL needs torch: pip install quintain[trl]")
-pytest.importorskip("trl", reason="needs TRL: pip install quintain[trl]")
+pytest.importorskip("trl.trainer", reason="needs TRL: pip install quintain[trl]")
 
 import trl  # noqa: E402
 from datasets import Dataset  # noqa: E402

@@ -10,7 +10,7 @@ import pytest
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 torch = pytest.importorskip("torch", reason="TRL needs torch: pip install quintain[trl]")
-pytest.importorskip("trl", reason="needs TRL: pip install quintain[trl]")
+pytest.importorskip("trl.trainer", reason="needs TRL: pip install quintain[trl]")
 
 from trl.experimental.async_grpo.async_grpo_trainer import FixedCountBatcher, RolloutQueueDataset  # noqa: E402
 

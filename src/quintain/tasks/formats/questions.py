@@ -88,7 +88,8 @@ def expected_answer(row: QuestionRow) -> str:
     else:
         found = text.strip() or boxed(row.solution)
     if not found:
-        raise ValueError(f"expected an answer after {_MARK} or in \\boxed{{}}, found {text[-80:] or row.solution!r}")
+        shown = (text or row.solution or "")[-80:]
+        raise ValueError(f"expected an answer after {_MARK} or in \\boxed{{}}, found {shown!r}")
     return found
 
 

@@ -67,13 +67,16 @@ def _clone(folder: Path, repo: str) -> Path:
 
 
 def _item(row: SweRow, repository: Path) -> Item:
-    """Raises ValueError for ids that are none or patches that do not apply, TaskError for the repository."""
+    """Raises ValueError for ids that are none, a commit that is not in the repository, patches that do not apply."""
     fail, keep = (ids_of(getattr(row, key), key) for key in ("FAIL_TO_PASS", "PASS_TO_PASS"))
     if not fail:
         raise ValueError("FAIL_TO_PASS: expected at least one test that the repair makes pass, found none")
     if both := sorted(set(fail) & set(keep)):
         raise ValueError(f"expected each id in one list, found {both[0]!r} in FAIL_TO_PASS and PASS_TO_PASS")
-    base = base_tree(repository, row.base_commit)
+    try:
+        base = base_tree(repository, row.base_commit)
+    except TaskError as error:
+        raise ValueError(f"base_commit: {error}") from None
     tests, removed = patched(base.files, row.test_patch, key="test_patch")
     fixed, gone = patched(base.files, row.patch, key="patch") if row.patch.strip() else ({}, ())
     source = [path for path in (*fixed, *gone) if path not in tests]
