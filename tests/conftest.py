@@ -1,5 +1,7 @@
-"""What holds for all tests: no test is timed, not even by Hypothesis, because the machine may be anybody's. Where CI=true
-they draw the same examples each time: what is to land is not refused for what somebody else wrote."""
+"""What holds for all tests: none is timed, not even by Hypothesis, because the machine may be anybody's.
+
+With CI=true they draw the same examples each time: what is to land is not refused for what somebody else wrote.
+"""
 
 import os
 
