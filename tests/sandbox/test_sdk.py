@@ -278,9 +278,19 @@ def test_an_interrupt_typed_on_a_terminal_reaches_the_program() -> None:
     async def play(sandbox: Sandbox) -> None:
         waits = "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.1; done"
         pty = await sandbox.pty.create(cmd=["sh", "-c", waits])
-        async for _, text in pty.output():
-            if "ready" in text:
+
+        async def type_on() -> None:  # one that comes while the shell begins a `sleep` may be lost on it
+            while True:
                 await pty.send_stdin("\x03")
+                await asyncio.sleep(2)
+
+        async with asyncio.TaskGroup() as group:
+            typing: asyncio.Task[None] | None = None
+            async for _, text in pty.output():
+                if "ready" in text and typing is None:
+                    typing = group.create_task(type_on())
+            assert typing is not None
+            typing.cancel()
         assert (await pty.wait()).exit_code == 9
 
     in_sandbox(play)
