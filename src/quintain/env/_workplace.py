@@ -8,7 +8,6 @@ Does not cover: commands that do something else the second time (a resumed episo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import cast
@@ -22,7 +21,6 @@ from quintain.types import FaultKind, HouseError, Limits, Network, Outcome, Task
 
 #: Of each stream of a command so much is kept, in the log too.
 OBSERVED_BYTES = 64 * 1024
-_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
 _COLLECT_SECONDS = 60.0
 
 
@@ -39,13 +37,13 @@ class Workplace:
 
     @classmethod
     async def opened(
-        cls, item: Item, world: World, backend: Backend, *, variables: Mapping[str, str], network: Network,
+        cls, item: Item, world: World, backend: Backend, *, network: Network,
     ) -> Workplace:
         """A fresh one, with the task's files and what its steps bring along. Raises TaskError, HouseError."""
         suite = suite_of(item)
         episode = item.task.limits.episode
         limits = msgspec.structs.replace(episode, output_bytes=min(episode.output_bytes, OBSERVED_BYTES))
-        env = {"DEBIAN_FRONTEND": "noninteractive", **_resolved(suite.answer_env, variables, item.task)}
+        env = {"DEBIAN_FRONTEND": "noninteractive", **world.resolved(suite.answer_env, item.task)}
         async with AsyncExitStack() as stack:
             opening = backend.open(world.image(item), limits=limits, network=network)
             (sandbox,) = await stack.enter_async_context(opening)
@@ -116,17 +114,6 @@ async def _furnished(box: Interactive, suite: ScriptSuite, task: Task, env: Mapp
         raise TaskError(f"task {task.id}: its files cannot be laid in its image: {error.filename or suite.workdir}: "
                         f"{error.strerror or error}; does the image have a writable root (`+rw`)?",
                         kind=FaultKind.TASK_ENVIRONMENT) from error
-
-
-def _resolved(env: Mapping[str, str], variables: Mapping[str, str], task: Task) -> dict[str, str]:
-    def value(found: re.Match[str]) -> str:
-        given = variables.get(found[1], found[2])
-        if given is None:
-            raise TaskError(f"task {task.id}: its environment needs a value for {found[0]}: give it as "
-                            f"variables={{{found[1]!r}: ...}}", kind=FaultKind.TASK_ENVIRONMENT)
-        return given
-
-    return {name: _VARIABLE.sub(value, text) for name, text in env.items()}
 
 
 def _within(seconds: float) -> Limits:

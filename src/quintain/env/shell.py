@@ -76,7 +76,6 @@ class ShellEnvironment:
         if not command_seconds > 0:
             raise ValueError(f"expected command_seconds greater than 0, found {command_seconds!r}")
         self._backend = backend
-        self._variables = dict(variables or {})
         self._network = network
         self._world = World(backend, cache=cache, bases=bases, variables=variables, network=network)
         self._scalar = scalar
@@ -149,7 +148,7 @@ class ShellEnvironment:
         place = self._places.get(episode)
         if place is None:
             place = await Workplace.opened(
-                item, self._world, self._backend, variables=self._variables, network=self._network)
+                item, self._world, self._backend, network=self._network)
             self._places[episode] = place
         return place
 

@@ -111,7 +111,7 @@ class World:
         entry (`solve.sh`), for each step in a folder of its name where there are steps. Raises TaskError, HouseError.
         """
         suite = _suite_of(item)
-        env = self._resolved({**suite.answer_env, **(suite.oracle_env if oracle else {})}, item.task)
+        env = self.resolved({**suite.answer_env, **(suite.oracle_env if oracle else {})}, item.task)
         limits = item.task.limits.episode
         trees: list[Frozen] = []
         outcomes: list[Outcome] = []
@@ -155,13 +155,14 @@ class World:
         """The verdict of the task's script on frozen trees. Raises TaskError, HouseError."""
         suite = _suite_of(item)
         resolved = msgspec.structs.replace(
-            suite, answer_env=self._resolved(suite.answer_env, item.task), env=self._resolved(suite.env, item.task))
+            suite, answer_env=self.resolved(suite.answer_env, item.task), env=self.resolved(suite.env, item.task))
         image = self.image(item, suite.image or None)
         verdict = await check_script(
             self._backend, resolved, trees, image=image, limits=item.task.limits.command, network=self._network)
         return msgspec.structs.replace(verdict, suite=content_digest(suite))
 
-    def _resolved(self, env: Mapping[str, str], task: Task) -> dict[str, str]:
+    def resolved(self, env: Mapping[str, str], task: Task) -> dict[str, str]:
+        """An environment with its `${NAME}` and `${NAME:-DEFAULT}` filled in. Raises TaskError where a value lacks."""
         def value(found: re.Match[str]) -> str:
             given = self._variables.get(found[1], found[2])
             if given is None:
