@@ -28,8 +28,7 @@ from quintain.train.advantage import grpo
 from quintain.train.control import Control, controlled
 from quintain.train.judging import Judged, Lost, Memory
 from quintain.train.loss import aggregate, ppo_clip
-from quintain.train.repair_features import Features
-from quintain.train.repair_policy import Batch, RepairNet
+from quintain.train.repair_policy import Batch, RepairNet, likeliest
 from quintain.train.repair_problem import MOST_ATTEMPTS, Demo, Drawn, Problem, RepairSettings
 from quintain.types import Task
 
@@ -328,7 +327,7 @@ class RepairLearner:
                     and len(tried[n]) < len(problems[n].case.code.edits)]
             if not left:
                 break
-            picks = self._best([problems[n].features(tried[n]) for n in left])
+            picks = likeliest(self.net, [problems[n].features(tried[n]) for n in left])
             asked = [problems[n].attempted(pick) for n, pick in zip(left, picks, strict=True)]
             for n, pick, judged in zip(left, picks, await self.memory.judge(asked), strict=True):
                 problems[n].saw(pick, judged)
@@ -341,14 +340,6 @@ class RepairLearner:
         total = max(1, len(known))
         return {"pass_at_1": sum(at == 0 for at in known) / total,
                 "within_3": sum(at is not None for at in known) / total, "tasks": float(len(known))}
-
-    def _best(self, rows: Sequence[Features]) -> list[int]:
-        found: list[int] = []
-        with torch.no_grad():
-            for first in range(0, len(rows), 64):
-                logp = self.net(Batch(rows[first: first + 64]))
-                found += logp.argmax(1).tolist()
-        return found
 
 
 def _entropy(logp: Tensor) -> Tensor:

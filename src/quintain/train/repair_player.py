@@ -51,12 +51,9 @@ class TrainedRepairer:
         return Turn(text=f"```python\n{case.code.edited(case.code.edits[pick])}```\n", policy_version=self._version)
 
     def _pick(self, case: Case) -> int:
-        import torch
+        from quintain.train.repair_policy import likeliest
 
-        from quintain.train.repair_policy import Batch
-
-        with torch.no_grad():
-            return int(self._net(Batch([features_of(case)])).argmax())
+        return likeliest(self._net, [features_of(case)])[0]
 
     async def aclose(self) -> None:
         """Holds nothing."""

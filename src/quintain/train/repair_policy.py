@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quintain.train.repair_features import CHANGES, MOST_WORDS, RELATIONS, ROLES, USES, VOCABULARY, WORDS, Features
+from quintain.train.repair_features import (
+    CHANGES,
+    MOST_WORDS,
+    RELATIONS,
+    ROLES,
+    USES,
+    VOCABULARY,
+    WORDS,
+    Features,
+    renumbered,
+)
 
 _CLOSED = -1e9
 _PLACES = 192
+#: In so many wordings a program is read where one edit must be chosen.
+WORDINGS = 4
 
 
 class Batch:
@@ -82,6 +95,19 @@ class RepairNet(nn.Module):
         score = self.head(torch.cat([site, new, old], dim=-1))[..., 0]
         score = score + (self.query(site) * new).sum(-1) / hidden.shape[-1] ** 0.5
         return functional.log_softmax(score.masked_fill(~batch.open, _CLOSED), dim=-1)
+
+
+def likeliest(net: RepairNet, rows: Sequence[Features]) -> list[int]:
+    """The edit of each row with the greatest mean log-probability over WORDINGS numberings of the program's variables,
+    always the same ones. Training numbers them at random each time: no numbering means more than another."""
+    found: list[int] = []
+    with torch.no_grad():
+        for first in range(0, len(rows), 64):
+            part = rows[first: first + 64]
+            dice = [random.Random(nth) for nth in range(WORDINGS)]
+            logp = torch.stack([net(Batch([renumbered(row, one) for row in part])) for one in dice])
+            found += logp.mean(0).argmax(1).tolist()
+    return found
 
 
 def _padded(rows: Sequence[Sequence[int]], width: int) -> Tensor:
