@@ -39,6 +39,15 @@ def test_a_script_that_judges_is_admitted_when_it_tells_right_from_wrong() -> No
     assert codes(bad) == {"null passes"}
 
 
+@needs_native
+def test_tests_that_cannot_begin_without_an_answer_lack_no_environment() -> None:
+    guarded = TESTS.replace("from solution import clamp\n", (
+        "try:\n    from solution import clamp\nexcept ImportError as error:\n"
+        "    raise ImportError('you have not written clamp') from error\n"), 1)
+    (found,) = admitted([clamp_task(guarded)], checks=[OracleRuns(pairs=1, more=0, crowd=0), NullAnswers()])
+    assert found.ruling is Ruling.ADMITTED, found
+
+
 WRONG = {
     "oracle fails": clamp_task(TESTS + "\n\ndef test_more():\n    assert clamp(1, 0, 2) == 2\n"),
     "flaky": clamp_task(TESTS + "\n\nimport time\n\n\ndef test_zone():\n"

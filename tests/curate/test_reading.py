@@ -89,6 +89,16 @@ def test_what_the_tests_want_must_stand_where_it_can_be_read() -> None:
     assert look(Spec(), clamp_task(tests, asked="Write clamp(x, low, high), and a TABLE.")).result is Result.PASS
 
 
+def test_a_name_for_a_text_that_can_be_read_warns_and_one_for_anything_else_is_a_phantom() -> None:
+    tests = "from solution import clamp, LOW\n" + TESTS
+    told, hidden = 'Write clamp(x, low, high); it says "too low" where low > high.', "Write clamp(x, low, high)."
+    named, counted = CLAMP + b"\nLOW = 'too low'\n", CLAMP + b"\nLOW = 3\n"
+    assert failing(look(Spec(), clamp_task(tests, oracle=named, asked=told))) == set()
+    assert look(Spec(), clamp_task(tests, oracle=named, asked=told)).result is Result.WARN
+    assert failing(look(Spec(), clamp_task(tests, oracle=named, asked=hidden))) == {"phantom"}
+    assert failing(look(Spec(), clamp_task(tests, oracle=counted, asked=told + " 3"))) == {"phantom"}
+
+
 def test_the_later_of_two_that_are_the_same_is_the_copy() -> None:
     words = " ".join(f"word{n}" for n in range(40))
     one = clamp_task(asked=f"Write clamp. {words}", id="one")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from quintain.curate.finding import Finding, Problem, found
+from quintain.curate.finding import Finding, Problem, Result, found
 from quintain.curate.nulls import Null, nulls_of
 from quintain.curate.site import Site
 from quintain.tasks import Item
@@ -15,20 +15,23 @@ MOST = 0.05
 
 
 class NullAnswers:
-    """Every null answer must fail; a test that passes where nothing is defined tests nothing."""
+    """Every null answer must fail; a test that passes where nothing is defined tests nothing. Tests that cannot begin
+    without an answer, where the author's has passed, are no sign of a lacking environment."""
 
     name = "null"
-    version = "2"
+    version = "3"
     runs = True
 
     async def examine(self, item: Item, site: Site, earlier: Mapping[str, Finding]) -> Finding:
         nulls = nulls_of(item)
+        oracle = earlier.get("oracle")
+        is_tried_here = oracle is not None and oracle.result is Result.PASS
 
         async def run(null: Null) -> Verdict | None:
             try:
                 return await site.verdict(item, null.files, seed=7)
             except TaskError as error:
-                if error.kind is FaultKind.TASK_ENVIRONMENT:
+                if error.kind is FaultKind.TASK_ENVIRONMENT and not is_tried_here:
                     raise
                 return None  # with nothing there its tests break: that is not a pass
 

@@ -1,7 +1,8 @@
 """Step 8: whether what the tests demand stands anywhere that the one who answers can read.
 
 Covers: names that the tests import or fetch from the answer's modules, and messages that they compare, looked for in
-the instructions and the files as given (so, also the visible tests). Deterministic.
+the instructions and the files as given (so, also the visible tests). A name that stands for a text which can be read
+only warns: the tests ask for nothing that is not told, and the first run says what they call it. Deterministic.
 Does not cover: meaning. Whether the text has two readings is for people (or a judge) to say; boundary classes that
 the tests ask about and the text never mentions are told as evidence.
 """
@@ -28,7 +29,7 @@ class Spec:
     """Reads; runs nothing."""
 
     name = "spec"
-    version = "1"
+    version = "2"
     runs = False
 
     async def examine(self, item: Item, site: Site, earlier: Mapping[str, Finding]) -> Finding:
@@ -38,9 +39,8 @@ class Spec:
         said = readable(item)
         problems: list[Problem] = []
         for path, content in tests_of(item).items():
-            problems += [Problem(code="phantom", file=path, line=line, text=(
-                f"the tests want {name!r}, which nothing that can be read mentions"))
-                for name, line in _wanted(content, suite.modules) if not _mentions(said, name)]
+            problems += [_phantom(item, said, name, path, line) for name, line in _wanted(content, suite.modules)
+                         if not _mentions(said, name)]
             problems += [Problem(code="exact message", file=path, line=line, fails=False, text=(
                 f"the tests compare the message {text[:60]!r}, which nothing that can be read says"))
                 for text, line in _messages(content) if text not in said]
@@ -56,6 +56,32 @@ def readable(item: Item) -> str:
 
 def _mentions(said: str, name: str) -> bool:
     return re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", said) is not None
+
+
+def _phantom(item: Item, said: str, name: str, path: str, line: int) -> Problem:
+    """A name that nothing mentions; of one whose value is told, the name is all that is missing."""
+    value = _text_of(item, name)
+    if value is not None and _quotes(said, value):
+        return Problem(code="unnamed text", file=path, line=line, fails=False, text=(
+            f"the tests call the text {value!r} {name}, which nothing that can be read does"))
+    return Problem(code="phantom", file=path, line=line,
+                   text=f"the tests want {name!r}, which nothing that can be read mentions")
+
+
+def _text_of(item: Item, name: str) -> str | None:
+    """The text that the author's answer binds a name of a module to."""
+    for path, content in (item.exam.oracle or {}).items():
+        tree = parsed(content) if path.endswith(".py") else None
+        for node in tree.body if tree else ():
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(
+                    node.value.value, str) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+                return node.value.value
+    return None
+
+
+def _quotes(said: str, text: str) -> bool:
+    """Whether a text stands somewhere between quotes, as in a program."""
+    return any(re.search(rf"(?<!{q}){q}{re.escape(text)}{q}(?!{q})", said) for q in "'\"`")
 
 
 def _wanted(content: bytes, modules: tuple[str, ...]) -> Iterator[tuple[str, int]]:
