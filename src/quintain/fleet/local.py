@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -14,12 +15,14 @@ from quintain.fleet.base import Queue
 from quintain.fleet.entries import Tally
 from quintain.fleet.register import Register, reconcile
 from quintain.rollout import settle
-from quintain.types import HouseError
+from quintain.types import FaultKind, HouseError
 
 _log = logging.getLogger(__name__)
 
 #: How a worker process ends that has put itself into quarantine.
 QUARANTINED = 75
+#: How one ends that can never do what it was started for: nobody starts it again, and the crew ends.
+CANNOT = 78
 _SLACK_SECONDS = 5.0
 
 
@@ -38,15 +41,16 @@ class Crew(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 async def supervise(
     command: Callable[[int], Sequence[str]], register: Register, queue: Queue, *, told: asyncio.Event,
-    crew: Crew | None = None,
+    crew: Crew | None = None, over: Callable[[Tally], bool] = lambda tally: not tally.open,
+    env: Mapping[str, str] | None = None,
 ) -> Tally:
-    """Keep workers at it until no episode is open, or `told` is set, and then end them. `command` gives the words that
-    start the nth one. What the queue forgot is put again, now and then. Where `setpriv` is installed, workers end with
-    this process, however it ends."""
+    """Keep workers at it until it is `over` (no episode is open), or `told` is set, and then end them. `command` gives
+    the words that start the nth one, `env` what it finds in its environment besides ours. What the queue forgot is put
+    again, now and then. Where `setpriv` is installed, workers end with this process, however it ends. Raises HouseError
+    when one says that it can never do its work (exit code CANNOT)."""
     crew = crew or Crew()
     async with asyncio.TaskGroup() as group:
-        for nth in range(crew.workers):
-            group.create_task(_keep(tuple(command(nth)), crew, told))
+        kept = [group.create_task(keep(command(nth), crew, told, env=env)) for nth in range(crew.workers)]
         looked = -crew.reconcile_seconds
         tally = await register.tally()
         while not told.is_set():
@@ -58,9 +62,11 @@ async def supervise(
             except HouseError as error:
                 _log.warning("no news of the episodes: %s", error)
             else:
-                if not tally.open:
+                if over(tally):
                     told.set()
-            await _told_within(told, crew.look_seconds)
+            await told_within(told, crew.look_seconds)
+    if any(task.result() == CANNOT for task in kept):
+        raise HouseError(FaultKind.UNKNOWN, f"expected workers, found one that cannot work: {' '.join(command(0))}")
     return tally
 
 
@@ -71,30 +77,45 @@ async def _put_what_is_missing(register: Register, queue: Queue) -> None:
         await reconcile(register, queue)
 
 
-async def _keep(command: Sequence[str], crew: Crew, told: asyncio.Event) -> None:
-    """One place of the crew, whoever fills it."""
+async def keep(
+    command: Sequence[str], crew: Crew, told: asyncio.Event, *, env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+) -> int | None:
+    """One place of a crew, whoever fills it, until `told` is set: how the last process ended. Sets it when that was
+    CANNOT."""
     least, most = crew.pause_seconds
     pause = least
     setpriv = shutil.which("setpriv")
     dying = [setpriv, "--pdeathsig", "KILL"] if setpriv else []
+    code: int | None = None
     while not told.is_set():
         born = time.monotonic()
-        process = await asyncio.create_subprocess_exec(*dying, *command, stdin=asyncio.subprocess.DEVNULL)
-        try:
-            async with asyncio.TaskGroup() as group:
-                ended = group.create_task(process.wait())
-                telling = group.create_task(told.wait())
-                await asyncio.wait({ended, telling}, return_when=asyncio.FIRST_COMPLETED)
-                telling.cancel()
-                ended.cancel()
-        finally:
-            await settle(_end(process, crew.drain_seconds), within=crew.drain_seconds + _SLACK_SECONDS)
+        code = await _live(await asyncio.create_subprocess_exec(
+            *dying, *command, stdin=asyncio.subprocess.DEVNULL, env={**os.environ, **(env or {})}, cwd=cwd,
+        ), crew, told)
+        if code == CANNOT:
+            told.set()
         if told.is_set():
-            return
+            break
         is_old = time.monotonic() - born > crew.young_seconds
-        pause = most if process.returncode == QUARANTINED else least if is_old else min(2 * pause, most)
-        _log.warning("a worker ended with %s; another follows in %.1f s", process.returncode, pause)
-        await _told_within(told, pause)
+        pause = most if code == QUARANTINED else least if is_old else min(2 * pause, most)
+        _log.warning("a worker ended with %s; another follows in %.1f s", code, pause)
+        await told_within(told, pause)
+    return code
+
+
+async def _live(process: asyncio.subprocess.Process, crew: Crew, told: asyncio.Event) -> int | None:
+    """Until it ends, or is told to."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            ended = group.create_task(process.wait())
+            telling = group.create_task(told.wait())
+            await asyncio.wait({ended, telling}, return_when=asyncio.FIRST_COMPLETED)
+            telling.cancel()
+            ended.cancel()
+    finally:
+        await settle(_end(process, crew.drain_seconds), within=crew.drain_seconds + _SLACK_SECONDS)
+    return process.returncode
 
 
 async def _end(process: asyncio.subprocess.Process, seconds: float) -> None:
@@ -110,7 +131,8 @@ async def _end(process: asyncio.subprocess.Process, seconds: float) -> None:
         await process.wait()
 
 
-async def _told_within(told: asyncio.Event, seconds: float) -> None:
+async def told_within(told: asyncio.Event, seconds: float) -> None:
+    """Until it is told, or so long."""
     try:
         async with asyncio.timeout(seconds):
             await told.wait()
