@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from quintain.curate import HealthLedger, State, Why
 from quintain.store import Run
 from tests.flow.house import SLOW, command, last_json, needs_sandbox, quintain, small_set
 
@@ -80,3 +82,45 @@ def test_a_run_whose_processes_are_killed_loses_and_doubles_nothing(who: str, tm
         assert len(progress.finished) == 6
         assert not progress.broken
         assert not progress.unfinished
+
+
+def test_workers_and_a_curriculum_go_together(tmp_path: Path) -> None:
+    small_set(tmp_path, 3)
+    done = quintain("run", "set", "--policy", "oracle", "-n", "2", "--workers", "2", "--curriculum", "2", "--places",
+                    "2", "--health", "health.jsonl", "--out", "first", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (last_json(done)["episodes"], last_json(done)["solved"]) == (8, 8)
+    assert "4 of 4 groups taught nothing" in done.stderr, "groups came out as they do without workers"
+    assert len((tmp_path / "first" / "curriculum.jsonl").read_text().splitlines()) == 2
+    told = quintain("tasks", "health", "health.jsonl", "--json", cwd=tmp_path)
+    verdicts = [json.loads(line).get("verdicts", 0) for line in told.stdout.splitlines()]
+    assert sum(verdicts) == 8, "the process that leads saw every episode"
+
+
+def test_a_task_that_is_suspended_leaves_a_run_of_workers_within_seconds(tmp_path: Path) -> None:
+    small_set(tmp_path, 2)
+    (tmp_path / "slow.py").write_text(SLOW)
+    run = tmp_path / "first"
+    words = command("run", "set", "--policy", "slow:Slow", "-n", "30", "--workers", "1", "--sandboxes", "2", "--out",
+                    str(run), "--health", "health.jsonl", "--json")
+    going = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + PATIENCE_SECONDS
+    while turns_taken(run) < 2:
+        assert time.monotonic() < until
+        assert going.poll() is None, going.communicate()
+        time.sleep(0.05)
+    ledger = HealthLedger(tmp_path / "health.jsonl")
+    for task in ("sum-0", "sum-1"):
+        ledger.move(task, State.SUSPENDED, Why.BY_HAND, evidence="it lies")
+    out, errors = going.communicate(timeout=PATIENCE_SECONDS)
+    assert going.returncode == 0, errors
+    played = json.loads(out.splitlines()[-1])["episodes"]
+    assert 2 <= played < 60, "what ran ended, and what nobody had begun was withdrawn"
+    assert "given up" not in errors
+    ledger.move("sum-0", State.PROBATION, Why.BY_HAND, evidence="mended")
+    again = quintain("run", "--resume", str(run), "--workers", "2", "--sandboxes", "12", "--json", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    with Run.open(run) as opened:
+        finished = opened.progress().finished
+    assert sum(id.startswith("sum-0#") for id in finished) == 30, "nothing of it was lost"
+    assert sum(id.startswith("sum-1#") for id in finished) < 30

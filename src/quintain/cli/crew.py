@@ -4,114 +4,202 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 
 import click
 
+from quintain.cli.output import plain
 from quintain.cli.worker import queue_of, register_of
-from quintain.fleet import Crew, EpisodeLogs, Queue, Register, State, Terms, open_queue, order, supervise
-from quintain.rollout import Ticket, tickets
+from quintain.fleet import (
+    Crew,
+    EpisodeLogs,
+    Full,
+    Guard,
+    Queue,
+    Register,
+    State,
+    Terms,
+    heed,
+    open_queue,
+    order,
+    supervise,
+)
+from quintain.policy import Policy
+from quintain.rollout import Siblings, Ticket, masked, tickets
 from quintain.store import Run, Standing, standing
 from quintain.tasks import Item
-from quintain.types import Event
+from quintain.types import Episode, Event, Group, HouseError, fold
 
 _LOOK_SECONDS = 0.5
 _LEASE_SECONDS = 10.0  # how long what a killed worker held stands still
 _OVERLAP_SECONDS = 60.0  # what may have been written down late, by a clock that is not ours
+_WITHDRAWN = "withdrawn: its task is not asked any more"
+
+#: What keeps workers at it until it is told to end: local processes, or an engine that reaches further.
+Keep = Callable[[Register, Queue, asyncio.Event], Awaitable[object]]
 
 
-class Gathered(NamedTuple):
-    """Where the parts of a run's work lie."""
+def locally(run: Run, *, workers: int, sandboxes: int) -> Keep:
+    """`workers` processes on this machine, which share the sandboxes."""
+    slots = -(-sandboxes // workers)
 
-    run: Run
-    logs: EpisodeLogs
-    register: Register
-    watch: Callable[[Event], None]
+    def words(nth: int) -> list[str]:
+        return [sys.executable, "-m", "quintain", "worker", str(run.path), "--slots", str(slots), "--name",
+                f"worker-{nth}"]
+
+    async def keep(register: Register, queue: Queue, told: asyncio.Event) -> None:
+        await supervise(words, register, queue, told=told, crew=Crew(workers=workers), over=lambda tally: False)
+
+    return keep
 
 
-async def collect_by_workers(
-    run: Run, items: Iterable[Item], watch: Callable[[Event], None], *, workers: int, sandboxes: int,
-) -> None:
-    """Every episode that is not finished yet, played by `workers` processes that share the sandboxes. Any of them may
-    be killed, and this process too: a run that is resumed goes on with what each episode had come to."""
-    queue = await open_queue(queue_of(run.path), Terms(lease_seconds=_LEASE_SECONDS))
-    register = await Register.open(register_of(run.path))
-    gathered = Gathered(run, EpisodeLogs(run.path), register, watch)
+class Gathering:
+    """Does by workers what a `rollout.Collector` does itself, for the same consumers: tasks in, groups out. Made by
+    `crewed`. An episode is seen when it has ended, within a second; `admits` is asked again all the while: of a task
+    that is not admitted any more, what nobody has begun is withdrawn, and what runs ends and comes out masked."""
+
+    def __init__(
+        self, run: Run, register: Register, queue: Queue, *, watch: Callable[[Event], None],
+        admits: Callable[[str], bool],
+    ) -> None:
+        self._run = run
+        self._logs = EpisodeLogs(run.path)
+        self._register = register
+        self._queue = queue
+        self._watch = watch
+        self._admits = admits
+        self._since = 0.0
+        self._seen: set[str] = set()
+
+    @asynccontextmanager
+    async def collecting(
+        self, items: Iterable[Item], policy: Policy, *, size: int, round: int = 0,
+    ) -> AsyncIterator[AsyncIterator[Group]]:
+        """See `Collector.collecting`. The policy is the workers' own."""
+        yield self._collected(items, size=size, round=round)
+
+    async def _collected(self, items: Iterable[Item], *, size: int, round: int) -> AsyncIterator[Group]:
+        await self._take_in()  # what was settled while nobody gathered
+        open_: dict[str, tuple[Ticket, Siblings]] = {}
+        for item in items:
+            members = tickets(item, size=size, seed=self._run.definition.seed, round=round)
+            siblings = Siblings(members)
+            group: Group | None = None
+            for ticket in members:
+                log = tuple(self._run.journal.read(ticket.episode))
+                if standing(log) is Standing.FINISHED:
+                    group = siblings.add(fold(log))
+                elif self._admits(item.task.id):
+                    open_[ticket.episode] = (ticket, siblings)
+                else:
+                    group = siblings.withdraw(ticket)
+            if group is not None:
+                yield self._fit(group)
+            await self._ask([ticket for ticket in members if ticket.episode in open_])
+        while open_:
+            for group in [group async for group in self._ended(open_)]:
+                yield self._fit(group)
+            await self._withdraw(open_)
+            if open_:
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    def _fit(self, group: Group) -> Group:
+        return group if self._admits(group.task) else masked(group)
+
+    async def _ask(self, wanted: list[Ticket]) -> None:
+        """Enrol and put what is to be played. What the house broke, or gave up, is tried again."""
+        jobs = [order(ticket) for ticket in wanted]
+        for ticket in wanted:
+            self._bring(ticket)
+            if await self._register.reopen(ticket.episode):
+                await self._queue.revive([ticket.episode])
+                self._seen.discard(ticket.episode)
+        await self._register.enrol(jobs)
+        with suppress(Full):  # what has no room now is put by those who keep the workers, when there is
+            await self._queue.put(jobs)
+
+    def _bring(self, ticket: Ticket) -> None:
+        """What the run knows of an episode that was begun without workers, for the worker that goes on with it."""
+        known = tuple(self._run.journal.read(ticket.episode))
+        if len(self._logs.read(ticket.episode)) < len(known):
+            with self._logs.open(ticket.episode) as log:
+                for event in known[len(tuple(log.read(ticket.episode))):]:
+                    log.append(event)
+
+    async def _ended(self, open_: dict[str, tuple[Ticket, Siblings]]) -> AsyncIterator[Group]:
+        """The groups that what has ended since the last look makes complete."""
+        for id in await self._take_in():
+            found = open_.pop(id, None)
+            if found is None:
+                continue
+            ticket, siblings = found
+            episode = await self._episode(id)
+            group = siblings.add(episode) if episode is not None else siblings.withdraw(ticket)
+            if group is not None:
+                yield group
+
+    async def _take_in(self) -> list[str]:
+        """Append the events of episodes that have ended to the run's journal; the ids of those that are new."""
+        found = []
+        for id, seconds in await self._register.closed(since_seconds=self._since):
+            self._since = max(self._since, seconds - _OVERLAP_SECONDS)
+            if id in self._seen:
+                continue
+            self._seen.add(id)
+            found.append(id)
+            known = len(tuple(self._run.journal.read(id)))
+            for event in self._logs.read(id)[known:]:
+                self._run.journal.append(event)
+                self._watch(event)
+            await asyncio.sleep(0)
+        return found
+
+    async def _episode(self, id: str) -> Episode | None:
+        """What came of it; `None` where it was given up before it began."""
+        entry = await self._register.entry(id)
+        if entry is not None and entry.state is State.ABANDONED and entry.reason != _WITHDRAWN:
+            click.echo(f"given up: {plain(id)}: {plain(entry.reason, limit=500)}", err=True)
+        log = tuple(self._run.journal.read(id))
+        return fold(log) if log else None
+
+    async def _withdraw(self, open_: dict[str, tuple[Ticket, Siblings]]) -> None:
+        barred = {task for task in {ticket.item.task.id for ticket, _ in open_.values()} if not self._admits(task)}
+        for id in [id for id, (ticket, _) in open_.items() if ticket.item.task.id in barred]:
+            await self._register.withdraw(id, _WITHDRAWN)
+
+
+@asynccontextmanager
+async def crewed(
+    run: Run, keep: Keep, *, watch: Callable[[Event], None], admits: Callable[[str], bool] = lambda task: True,
+    queue: str | None = None, register: str | None = None, guard: Guard | None = None,
+) -> AsyncIterator[Gathering]:
+    """Workers, as `keep` has them, and what they are to play. Any of them may be killed, and this process too: a run
+    that is resumed goes on with what each episode had come to. `guard` may stop kinds of work meanwhile."""
+    opened = await open_queue(queue or queue_of(run.path), Terms(lease_seconds=_LEASE_SECONDS))
     try:
-        await _ask(gathered, queue, items)
-        told = asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            gathering = group.create_task(_gather(gathered, told))
-            slots = -(-sandboxes // workers)
-            await supervise(lambda nth: _words(run, nth, slots), register, queue, told=told, crew=Crew(workers=workers))
-            await gathering
-        await _abandoned(gathered)
-    finally:
-        await register.aclose()
-        await queue.aclose()
-
-
-def _words(run: Run, nth: int, slots: int) -> list[str]:
-    return [sys.executable, "-m", "quintain", "worker", str(run.path), "--slots", str(slots), "--name", f"worker-{nth}"]
-
-
-async def _ask(gathered: Gathered, queue: Queue, items: Iterable[Item]) -> None:
-    """Enrol what is to be played. What the house broke, or gave up, is tried again."""
-    run = gathered.run
-    await _take_in(gathered, 0.0, set())  # what was settled while nobody gathered
-    for item in items:
-        open_ = [one for one in tickets(item, size=run.definition.size, seed=run.definition.seed)
-                 if standing(tuple(run.journal.read(one.episode))) is not Standing.FINISHED]
-        for ticket in open_:
-            _bring(gathered, ticket)
-            if await gathered.register.reopen(ticket.episode):
-                await queue.revive([ticket.episode])
-        await gathered.register.enrol([order(ticket) for ticket in open_])
-
-
-def _bring(gathered: Gathered, ticket: Ticket) -> None:
-    """What the run knows of an episode that was begun without workers, for the worker that goes on with it."""
-    known = tuple(gathered.run.journal.read(ticket.episode))
-    if len(gathered.logs.read(ticket.episode)) < len(known):
-        with gathered.logs.open(ticket.episode) as log:
-            for event in known[len(tuple(log.read(ticket.episode))):]:
-                log.append(event)
-
-
-async def _gather(gathered: Gathered, told: asyncio.Event) -> None:
-    """Take in what is settled, as it comes."""
-    since, seen = 0.0, set[str]()
-    while True:
-        is_over = told.is_set()
-        since = await _take_in(gathered, since, seen)
-        if is_over:
-            return
+        rows = await Register.open(register or register_of(run.path))
         try:
-            async with asyncio.timeout(_LOOK_SECONDS):
-                await told.wait()
-        except TimeoutError:
-            pass
+            told = asyncio.Event()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_kept(keep(rows, opened, told)))
+                if guard is not None:
+                    group.create_task(heed(opened, guard, told=told, hear=_hear))
+                try:
+                    yield Gathering(run, rows, opened, watch=watch, admits=admits)
+                finally:
+                    told.set()
+        except* HouseError as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            await rows.aclose()
+    finally:
+        await opened.aclose()
 
 
-async def _take_in(gathered: Gathered, since: float, seen: set[str]) -> float:
-    """Append the events of episodes that have ended to the run's journal; from when on to ask the next time."""
-    latest = since
-    for id, seconds in await gathered.register.closed(since_seconds=since):
-        latest = max(latest, seconds - _OVERLAP_SECONDS)
-        if id in seen:
-            continue
-        seen.add(id)
-        known = len(tuple(gathered.run.journal.read(id)))
-        for event in gathered.logs.read(id)[known:]:
-            gathered.run.journal.append(event)
-            gathered.watch(event)
-        await asyncio.sleep(0)
-    return latest
+async def _kept(keeping: Awaitable[object]) -> None:
+    await keeping
 
 
-async def _abandoned(gathered: Gathered) -> None:
-    for id, _ in await gathered.register.closed():
-        entry = await gathered.register.entry(id)
-        if entry is not None and entry.state is State.ABANDONED:
-            click.echo(f"given up: {id}: {entry.reason}", err=True)
+def _hear(kind: str, why: str) -> None:
+    click.echo(f"{plain(kind)}: {'stopped, ' + plain(why) if why else 'handed out again'}", err=True)

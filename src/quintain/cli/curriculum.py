@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -13,10 +14,17 @@ from quintain.types import FaultKind, Group, HouseError
 
 if TYPE_CHECKING:
     from quintain.policy import Policy
-    from quintain.rollout import Collector
-    from quintain.tasks import Taskset
+    from quintain.tasks import Item, Taskset
 
 FILE = "curriculum.jsonl"
+
+
+class Collects(Protocol):
+    """Tasks in, groups out: a `rollout.Collector`, or workers that do what it does."""
+
+    def collecting(
+        self, items: Iterable[Item], policy: Policy, *, size: int, round: int = 0,
+    ) -> AbstractAsyncContextManager[AsyncIterator[Group]]: ...
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,7 +82,7 @@ class Course:
 
 
 async def played(
-    collector: Collector, tasks: Taskset, policy: Policy, plan: Plan, *, folder: Path, size: int, seed: int,
+    collector: Collects, tasks: Taskset, policy: Policy, plan: Plan, *, folder: Path, size: int, seed: int,
     places: Sequence[Place], weight: Callable[[str], float], beat: Callable[[], None],
 ) -> AsyncGenerator[Group, None]:
     """Every group of every step, the steps one after another. `weight` is that of a task's standing at this moment."""

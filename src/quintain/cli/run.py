@@ -7,8 +7,8 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from quintain import __version__
-from quintain.cli.curriculum import Lessons, Plan, place_of, played
+from quintain.cli.curriculum import Collects, Lessons, Plan, place_of, played
 from quintain.cli.exits import DONE, FAILED, INTERRUPTED, Failed, Usage
 from quintain.cli.live import Pulse, Screen, clock
 from quintain.cli.options import basing, choosing, pair_of
@@ -127,7 +127,6 @@ def command(
     if resume is not None:
         _refuse_with_resume(ctx)
         run = Run.open(resume, mode=Mode.WRITE)
-        _refuse_with_workers(workers, run.definition)
         sandboxes = sandboxes if _given(ctx, "sandboxes") else run.definition.sandboxes
         parts = Parts.of(run.definition, sandboxes)
     else:
@@ -153,7 +152,6 @@ def command(
                 **({"bases": msgspec.json.encode(dict(map(pair_of, bases))).decode()} if bases else {}),
             },
         )
-        _refuse_with_workers(workers, asked)
         parts = Parts.of(asked, sandboxes)  # refuses what cannot be, before a folder is made
         runs, name = (out.parent, out.name) if out is not None else (Path("runs"), None)
         run = Run.create(runs, asked, name=name)
@@ -196,11 +194,6 @@ def _refuse_with_resume(ctx: click.Context) -> None:
     extra = [name for name in ctx.params if name not in allowed and _given(ctx, name)]
     if extra:
         raise Usage(f"--resume goes on with what the run was asked: it cannot be given with {', '.join(extra)}")
-
-
-def _refuse_with_workers(workers: int | None, asked: Definition) -> None:
-    if workers is not None and (extra := {"health", "curriculum"} & set(asked.options)):
-        raise Usage(f"--workers cannot be given with --{', --'.join(sorted(extra))}: one process keeps that")
 
 
 def _text(value: Choice | Endpoint | Plan) -> str:
@@ -254,13 +247,6 @@ async def _collect(run: Run, parts: Parts, pulse: Pulse, skipped: Skipped, worke
             screen.beat()
 
         try:
-            if workers is not None:
-                from quintain.cli.crew import collect_by_workers
-
-                await parts.backend.aclose()  # each worker has its own
-                await collect_by_workers(run, skipped.readable(parts.tasks), watch, workers=workers,
-                                         sandboxes=parts.sandboxes)
-                return
             health = asked.options.get("health")
             bases = msgspec.json.decode(asked.options.get("bases", "{}"), type=dict[str, str])
             async with open_house(parts.backend, bases=bases) as environment, tended(
@@ -271,23 +257,38 @@ async def _collect(run: Run, parts: Parts, pulse: Pulse, skipped: Skipped, worke
                     watch(event)
                     tending.watch(event)
 
-                collector = Collector(
-                    tending.environment, run.journal.append, seed=asked.seed, concurrency=parts.sandboxes,
-                    past=run.journal.read, watch=see, admits=tending.admits, patience=PATIENCE,
-                )
-                if parts.plan is not None:
-                    await _by_curriculum(run, parts, parts.plan, collector, tending, skipped, screen.beat)
-                    return
-                items = skipped.readable(parts.tasks)
-                async with collector.collecting(items, parts.policy, size=asked.size) as groups:
-                    async for _ in groups:
-                        screen.beat()
+                async with _collecting(run, parts, tending, see, workers) as collector:
+                    if parts.plan is not None:
+                        await _by_curriculum(run, parts, parts.plan, collector, tending, skipped, screen.beat)
+                        return
+                    items = skipped.readable(parts.tasks)
+                    async with collector.collecting(items, parts.policy, size=asked.size) as groups:
+                        async for _ in groups:
+                            screen.beat()
         finally:
             await parts.policy.aclose()
 
 
+@asynccontextmanager
+async def _collecting(
+    run: Run, parts: Parts, tending: Tended, see: Callable[[Event], None], workers: int | None,
+) -> AsyncIterator[Collects]:
+    """Who plays: this process, or workers that it keeps."""
+    if workers is None:
+        yield Collector(
+            tending.environment, run.journal.append, seed=run.definition.seed, concurrency=parts.sandboxes,
+            past=run.journal.read, watch=see, admits=tending.admits, patience=PATIENCE,
+        )
+        return
+    from quintain.cli.crew import crewed, locally
+
+    keep = locally(run, workers=workers, sandboxes=parts.sandboxes)
+    async with crewed(run, keep, watch=see, admits=tending.admits) as gathering:
+        yield gathering
+
+
 async def _by_curriculum(
-    run: Run, parts: Parts, plan: Plan, collector: Collector, tending: Tended, skipped: Skipped,
+    run: Run, parts: Parts, plan: Plan, collector: Collects, tending: Tended, skipped: Skipped,
     beat: Callable[[], None],
 ) -> None:
     asked, lessons = run.definition, Lessons()

@@ -15,6 +15,7 @@ import msgspec
 from quintain.cli.exits import DONE
 from quintain.cli.run import PATIENCE, Parts
 from quintain.cli.wire import open_house
+from quintain.curate import Diagnosing
 from quintain.fleet import QUARANTINED, Care, EpisodeLogs, Job, Left, Order, Register, Worker, open_queue, watchdog
 from quintain.rollout import Ticket
 from quintain.store import Definition, Run
@@ -78,7 +79,8 @@ async def _work(run: Path, asked: Definition, parts: Parts, where: str, register
     try:
         async with watchdog(STILL_SECONDS), open_house(parts.backend, bases=bases) as environment:
             worker = Worker(
-                name, queue, register, EpisodeLogs(run), environment=environment, policy=parts.policy,
+                name, queue, register, EpisodeLogs(run), policy=parts.policy,
+                environment=Diagnosing(environment) if "health" in asked.options else environment,
                 ticket=lambda job: _ticket(parts.tasks, job), slots=parts.sandboxes, care=Care(patience=PATIENCE),
             )
             return await worker.work(told)

@@ -4,6 +4,7 @@ from quintain.fleet._card import Card, Count, Full, Gone, Lease, Place, Terms
 from quintain.fleet._shelf import Shelf
 from quintain.fleet.base import BODY_BYTES, Job, Kept, Line, Queue, Stats
 from quintain.fleet.entries import Answer, End, Entry, Reconciled, State, Tally, Tried
+from quintain.fleet.guards import Guard, heed, quota, strictest
 from quintain.fleet.heart import Heart
 from quintain.fleet.local import QUARANTINED, Crew, supervise
 from quintain.fleet.logs import EpisodeLogs
@@ -25,10 +26,10 @@ from quintain.fleet.worker import Care, Left, Order, Worker, order
 
 __all__ = [
     "Answer", "Ask", "BODY_BYTES", "Card", "Care", "Count", "Crew", "End", "Entry", "EpisodeLogs", "Fairness",
-    "Flood", "Full", "Gone", "Heart", "Job", "Kept", "Lease", "Left", "Line", "Load", "MemoryQueue", "Moves",
+    "Flood", "Full", "Gone", "Guard", "Heart", "Job", "Kept", "Lease", "Left", "Line", "Load", "MemoryQueue", "Moves",
     "NatsQueue", "NatsServer", "Order", "Pace", "Pacing", "Place", "Placement", "Planner", "QUARANTINED", "Queue",
     "Race", "Reconciled", "Register", "Report", "Room", "STALLED", "Scenario", "Share", "Shelf", "Spares",
-    "SqliteQueue", "State", "Stats", "Tail", "Tally", "Terms", "Tried", "Weather", "Why", "Worker", "World",
-    "nats_server", "open_queue", "order", "reconcile", "serve_nats", "simulate", "supervise", "usual_loads",
-    "watchdog",
+    "SqliteQueue", "State", "Stats", "Tail", "Tally", "Terms", "Tried", "Weather", "Why", "Worker", "World", "heed",
+    "nats_server", "open_queue", "order", "quota", "reconcile", "serve_nats", "simulate", "strictest", "supervise",
+    "usual_loads", "watchdog",
 ]

@@ -97,6 +97,14 @@ class Roll:
                 self._end(id, found[0][0], End.LOST, reason, now)
             return bool(found)
 
+    def withdraw(self, id: str, reason: str) -> bool:
+        """Abandon it if nobody is at it. In PostgreSQL an attempt that begins at this very moment is late."""
+        with self._session.transaction():
+            return bool(self._session.ask(
+                "update episodes set state = 'abandoned', reason = ?, settled = ? where id = ? and state = 'open' and "
+                "not exists (select 1 from attempts where attempts.id = episodes.id and outcome = 'running') "
+                "returning id", (reason, self._clock(), id)))
+
     def reopen(self, id: str) -> bool:
         with self._session.transaction():
             return bool(self._session.ask("update episodes set state = 'open', reason = '', settled = null "

@@ -86,6 +86,11 @@ class Register:
         """An episode will have no result. False where it was not open."""
         return await self._thread.run(lambda: self._roll.abandon(id, reason))
 
+    async def withdraw(self, id: str, reason: str) -> bool:
+        """Abandon an episode that nobody is at: whoever is handed its job finds nothing to do. False where it was not
+        open, or an attempt at it is running; what runs may end, and counts."""
+        return await self._thread.run(lambda: self._roll.withdraw(id, reason))
+
     async def reopen(self, id: str) -> bool:
         """Try an abandoned episode again. False where it was not abandoned."""
         return await self._thread.run(lambda: self._roll.reopen(id))

@@ -1,0 +1,77 @@
+"""Who may stop a kind of work: circuit breakers and quotas, as functions that are asked now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from quintain.fleet.base import Line, Queue
+from quintain.types import HouseError
+
+_log = logging.getLogger(__name__)
+
+
+class Guard(Protocol):
+    """Says why no more of a kind may be handed out now, from how it stands in the queue and whatever else the guard
+    knows; nothing (the empty string) where it may. Asked about once a second for each kind, so it must be quick, and
+    asked again while the kind is stopped: it is handed out again as soon as the guard has nothing against it."""
+
+    def __call__(self, kind: str, line: Line) -> str: ...
+
+
+def quota(most: Mapping[str, int]) -> Guard:
+    """At most so many of a kind in workers' hands, give or take what is taken between two looks."""
+    wrong = {kind: n for kind, n in most.items() if n < 0}
+    if wrong:
+        raise ValueError(f"expected quotas of at least 0, found {wrong}")
+
+    def over(kind: str, line: Line) -> str:
+        least = most.get(kind)
+        if least is None or line.count.leased < least:
+            return ""
+        return f"{line.count.leased} are out, its quota is {least}"
+
+    return over
+
+
+def strictest(*guards: Guard) -> Guard:
+    """Stops what any of them stops, for the reason of the first."""
+
+    def first(kind: str, line: Line) -> str:
+        return next((why for guard in guards if (why := guard(kind, line))), "")
+
+    return first
+
+
+async def heed(
+    queue: Queue, guard: Guard, *, told: asyncio.Event, look_seconds: float = 0.5,
+    hear: Callable[[str, str], None] = lambda kind, why: None,
+) -> None:
+    """Stop and resume the kinds of a queue as the guard says, until `told` is set, and then resume what the guard had
+    stopped. No job is lost: those of a stopped kind wait in their order, and what runs goes on. What somebody else
+    stopped (`quintain queue stop`) is left alone. `hear` is told of each change: the kind, and why (nothing: resumed).
+    """
+    ours: dict[str, str] = {}
+    while True:
+        try:
+            for kind, line in (await queue.stats()).kinds.items():
+                why = "" if told.is_set() else guard(kind, line)
+                if why and kind not in ours and not line.stopped:
+                    await queue.stop(kind)
+                    ours[kind] = why
+                    hear(kind, why)
+                elif not why and kind in ours:
+                    await queue.resume(kind)
+                    del ours[kind]
+                    hear(kind, "")
+        except HouseError as error:
+            _log.warning("no news of the queue: %s", error)
+        if told.is_set():
+            return
+        try:
+            async with asyncio.timeout(look_seconds):
+                await told.wait()
+        except TimeoutError:
+            pass
