@@ -76,6 +76,22 @@ def test_each_operator_changes_one_place_and_nothing_else():
         assert [n for n, (one, other) in enumerate(lines, 1) if one != other] == [mutant.line]
 
 
+@pytest.mark.parametrize(("source", "changed"), [
+    ("a < b", {"(a <= b)", "(a != b)", "False"}), ("a >= b", {"(a > b)", "(a == b)", "True"}),
+    ("a == b", {"(a <= b)", "(a >= b)", "False"}), ("a in b", {"(a not in b)"}), ("a < b < c", {
+        "(a <= b < c)", "(a != b < c)", "(a < b <= c)", "(a < b != c)"}),
+    ("a and b", {"(a)", "(b)", "False"}), ("a or b or c", {"(b or c)", "(a or c)", "(a or b)", "True"}),
+    ("1", {"2", "0"}), ("0", {"1", "(-1)"}), ("True", {"False"}),
+])
+def test_no_mutant_is_made_that_another_makes_redundant(source: str, changed: set[str]):
+    assert {m.after for m in mutants(f"x = {source}\n")} == changed
+
+
+def test_a_truth_value_that_is_returned_is_turned_and_not_taken_away():
+    assert {m.after for m in mutants("def f(x):\n    return x is None or x\n")} >= {"return None"}
+    assert {m.after for m in mutants("def f(x):\n    return not x\n")} == {"(x)"}
+
+
 def test_texts_annotations_imports_and_main_guards_are_left_alone():
     assert mutants('"""1"""\nimport os\ndef f(a: "1" = None) -> "2":\n    """3"""\n'
                    'if __name__ == "__main__":\n    f(1)\n') == []
@@ -114,7 +130,7 @@ def test_a_mutant_of_any_text_is_a_program(statements: list[str]):
 
 
 def test_the_value_of_a_test_is_what_no_earlier_one_kills():
-    two = mutants("x = 1\ny = 2\n")
+    two = mutants("x = 'a'\ny = 'b'\n")
     found = Kills(mutants=tuple(("a.py", m) for m in two), by=(("first", "second"), ("second",)))
     assert found.newly() == {"first": 1, "second": 1}
     assert found.newly(["second", "first", "third"]) == {"second": 2, "first": 0, "third": 0}

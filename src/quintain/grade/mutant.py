@@ -1,8 +1,12 @@
 """Programs with one small fault each, made from a right one.
 
-A mutant is the source with one node replaced in its text, so that everything else stays as it was. Operators, after
-Offutt's sufficient set and mutmut: comparison, arithmetic, boolean, constant, return, off-by-one, remove a statement,
-loop. Docstrings, annotations, imports, format strings and `if __name__ == "__main__"` are left alone. A mutant whose
+A mutant is the source with one node replaced in its text, so that everything else stays as it was. The operators
+are Offutt's sufficient ones without those that others make redundant, which only flatter a suite (Kaminski, Ammann
+and Offutt, "Improving logic-based testing", 2013; Just, Kapfhammer and Schweiggert, "Do redundant mutants affect the
+effectiveness and efficiency of mutation analysis?", 2012, and their tool Major): a comparison becomes the three that
+no test can notice without noticing the other four too, `and` and `or` lose a clause or are decided. Numbers go up and
+down by one (Cosmic Ray); the rest is mutmut's and PIT's: arithmetic, return, off-by-one, remove a statement, loop.
+Docstrings, annotations, imports, format strings and `if __name__ == "__main__"` are left alone. A mutant whose
 compiled code is that of the original, or of an earlier mutant, is no mutant.
 """
 
@@ -138,9 +142,13 @@ def _is_main_guard(node: ast.AST) -> bool:
 
 
 _COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
-    ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt),
-    ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,), ast.Is: (ast.IsNot,),
-    ast.IsNot: (ast.Is,),
+    ast.Lt: (ast.LtE, ast.NotEq), ast.LtE: (ast.Lt, ast.Eq), ast.Gt: (ast.GtE, ast.NotEq), ast.GtE: (ast.Gt, ast.Eq),
+    ast.Eq: (ast.LtE, ast.GtE), ast.NotEq: (ast.Lt, ast.Gt), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,),
+    ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,),
+}
+#: What a comparison becomes besides: the third of those that make all others redundant.
+_DECIDED: dict[type[ast.cmpop], str] = {
+    ast.Lt: "False", ast.LtE: "True", ast.Gt: "False", ast.GtE: "True", ast.Eq: "False", ast.NotEq: "True",
 }
 _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
@@ -156,6 +164,9 @@ def _comparison(node: ast.AST) -> Iterator[_Change]:
                 new = copy.copy(node)
                 new.ops = [*node.ops[:at], other(), *node.ops[at + 1 :]]
                 yield node, Operator.COMPARISON, _written(new)
+        decided = _DECIDED.get(type(node.ops[0]))
+        if len(node.ops) == 1 and decided is not None:
+            yield node, Operator.COMPARISON, decided
 
 
 def _arithmetic(node: ast.AST) -> Iterator[_Change]:
@@ -169,9 +180,11 @@ def _arithmetic(node: ast.AST) -> Iterator[_Change]:
 
 def _boolean(node: ast.AST) -> Iterator[_Change]:
     if isinstance(node, ast.BoolOp):
-        new = copy.copy(node)
-        new.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-        yield node, Operator.BOOLEAN, _written(new)
+        for at in range(len(node.values)):
+            rest = [*node.values[:at], *node.values[at + 1 :]]
+            new = rest[0] if len(rest) == 1 else ast.BoolOp(op=node.op, values=rest)
+            yield node, Operator.BOOLEAN, _written(new)
+        yield node, Operator.BOOLEAN, "False" if isinstance(node.op, ast.And) else "True"
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield node, Operator.BOOLEAN, _written(node.operand)
     elif isinstance(node, ast.If | ast.IfExp) and not isinstance(node.test, ast.Compare | ast.BoolOp | ast.UnaryOp):
@@ -185,7 +198,8 @@ def _constant(node: ast.AST) -> Iterator[_Change]:
     if isinstance(value, bool):
         yield node, Operator.CONSTANT, repr(not value)
     elif isinstance(value, int | float):
-        yield node, Operator.CONSTANT, repr(value + 1)
+        for other in (value + 1, value - 1):
+            yield node, Operator.CONSTANT, repr(other) if other >= 0 else f"({other!r})"
     elif isinstance(value, str):
         yield node, Operator.CONSTANT, repr("" if value else "?")
     elif isinstance(value, bytes):
@@ -193,9 +207,17 @@ def _constant(node: ast.AST) -> Iterator[_Change]:
 
 
 def _return(node: ast.AST) -> Iterator[_Change]:
-    if isinstance(node, ast.Return) and node.value is not None:
+    """Nothing instead of a value; a truth value is turned by the operators of what it is made of."""
+    if isinstance(node, ast.Return) and node.value is not None and not _is_truth(node.value):
         nothing = isinstance(node.value, ast.Constant) and node.value.value is None
         yield node, Operator.RETURN, "return 0" if nothing else "return None"
+
+
+def _is_truth(node: ast.expr) -> bool:
+    if isinstance(node, ast.BoolOp):
+        return all(map(_is_truth, node.values))
+    return isinstance(node, ast.Compare) or (isinstance(node, ast.Constant) and isinstance(node.value, bool)) or (
+        isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
 
 
 def _off_by_one(node: ast.AST) -> Iterator[_Change]:

@@ -37,7 +37,7 @@ class Strength:
     runs = True
 
     def __init__(self, *, most: int = MOST) -> None:
-        self.version = f"3:{most}"
+        self.version = f"4:{most}"
         self._most = most
 
     async def examine(self, item: Item, site: Site, earlier: Mapping[str, Finding]) -> Finding:
