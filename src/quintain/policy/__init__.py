@@ -1,5 +1,7 @@
 """Who answers."""
 
+from quintain.policy._chat import Answer, EndpointFailed, Malformed
+from quintain.policy._events import EventStream
 from quintain.policy._render import Renderer
 from quintain.policy.base import Policy
 from quintain.policy.local import LocalPolicy, LocalSampling
@@ -9,6 +11,7 @@ from quintain.policy.replayed import ReplayedPolicy
 from quintain.policy.scripted import AnswerPolicy, FunctionPolicy, ScriptedPolicy, turn_of
 
 __all__ = [
-    "AnswerPolicy", "Draft", "FunctionPolicy", "LocalPolicy", "LocalSampling", "OpenAIPolicy", "Policy",
-    "Renderer", "RepairingPolicy", "ReplayedPolicy", "Retries", "Sampling", "ScriptedPolicy", "Timeouts", "turn_of",
+    "Answer", "AnswerPolicy", "Draft", "EndpointFailed", "EventStream", "FunctionPolicy", "LocalPolicy",
+    "LocalSampling", "Malformed", "OpenAIPolicy", "Policy", "Renderer", "RepairingPolicy", "ReplayedPolicy", "Retries",
+    "Sampling", "ScriptedPolicy", "Timeouts", "turn_of",
 ]

@@ -1,7 +1,8 @@
 """The words of an OpenAI-compatible Chat Completions endpoint, and what they mean here. Pure.
 
 After https://platform.openai.com/docs/api-reference/chat, with what vLLM adds: `prompt_token_ids` and `token_ids`
-(asked for by `return_token_ids`), and `reasoning_content` or `reasoning` beside the content.
+(asked for by `return_token_ids`), and `reasoning_content` or `reasoning` beside the content; our own server tells the
+`policy_version` that sampled.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class _Completion(msgspec.Struct, frozen=True, kw_only=True):
     usage: _Usage | None = None
     prompt_token_ids: tuple[int, ...] | None = None
     model: str | None = None
+    policy_version: str | None = None
     error: object = None
 
 
@@ -83,6 +85,7 @@ class Answer:
         self._prompt_token_ids: tuple[int, ...] | None = None
         self._usage = _Usage()
         self._reason: str | None = None
+        self._version: str | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -101,13 +104,15 @@ class Answer:
             raise Malformed(f"expected a chat completion with choices, found {_short(text)}")
         self._usage = completion.usage or self._usage
         self._prompt_token_ids = completion.prompt_token_ids or self._prompt_token_ids
+        self._version = completion.policy_version or self._version
         for choice in completion.choices:
             if choice.index == 0:
                 self._add(choice)
 
     def turn(self, policy_version: str) -> Turn:
         """The reply. Log-probabilities are kept only when there is a finite one for each token id, or no ids at all:
-        a list that does not fit is not measured. Raises EndpointFailed for a reply that the server aborted."""
+        a list that does not fit is not measured. `policy_version` is for an endpoint that tells none. Raises
+        EndpointFailed for a reply that the server aborted."""
         if self._reason in _ABORTED:
             raise EndpointFailed(f"the endpoint aborted the reply (finish_reason {self._reason!r})")
         ids = tuple(self._token_ids) or None
@@ -120,7 +125,7 @@ class Answer:
             output_token_ids=ids,
             logprobs=logprobs if logprobs and whole else None,
             finish=_FINISH.get(self._reason or "", Finish.STOP),
-            policy_version=policy_version,
+            policy_version=self._version or policy_version,
             prompt_tokens=self._usage.prompt_tokens,
             output_tokens=self._usage.completion_tokens,
         )

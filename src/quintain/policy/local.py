@@ -1,7 +1,8 @@
 """A Hugging Face model in this process: replies are sampled in batches, token in, token out. Needs the extra `train`.
 
-Episodes ask one by one, the model is asked for all that wait at once. What was sampled is kept as ids and goes on as
-ids: a later turn's prompt is everything before it, bit for bit, and the new messages behind it.
+Episodes ask one by one, the model is asked for all that wait at once, and reads a prompt that several of them share
+once. What was sampled is kept as ids and goes on as ids: a later turn's prompt is everything before it, bit for bit,
+and the new messages behind it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -33,6 +35,8 @@ class LocalSampling(msgspec.Struct, frozen=True, kw_only=True):
 class _Request(msgspec.Struct, kw_only=True, eq=False):
     prompt: tuple[int, ...]
     seed: int
+    temperature: float
+    max_tokens: int
     reply: _Reply | None = None
 
 
@@ -83,19 +87,53 @@ class LocalPolicy:
         """`async with policy.paused:` no batch is sampled meanwhile."""
         return self._turnstile
 
+    @property
+    def renderer(self) -> Renderer:
+        """From messages to the ids that this model reads, and back."""
+        return self._renderer
+
     async def act(self, conversation: Sequence[Message], *, task: str, seed: int) -> Turn:
         prompt = self._prompt(tuple(conversation), task, seed)
-        room = getattr(self._model.config, "max_position_embeddings", None)
-        if room is not None and len(prompt) >= room:
-            return Turn(text="", finish=Finish.LENGTH, policy_version=self.policy_version)
-        reply = await self._sampled(_Request(prompt=prompt, seed=seed))
-        text = self._renderer.text_of(reply.ids)
-        turn = Turn(
-            text=text, prompt_token_ids=prompt, output_token_ids=reply.ids, logprobs=reply.logprobs,
-            finish=reply.finish, policy_version=reply.version, prompt_tokens=len(prompt), output_tokens=len(reply.ids),
-        )
-        self._remember((task, seed), tuple(conversation), text, prompt + reply.ids)
+        turn = await self.sampled(prompt, seed=seed)
+        if turn.output_token_ids is not None:
+            self._remember((task, seed), tuple(conversation), turn.text, prompt + turn.output_token_ids)
         return turn
+
+    async def sampled(
+        self, prompt: Sequence[int], *, seed: int, temperature: float | None = None, max_tokens: int | None = None,
+    ) -> Turn:
+        """The reply to these ids, token in, token out; `None` takes the policy's own dial. Raises as `act`."""
+        ids = tuple(prompt)
+        room = getattr(self._model.config, "max_position_embeddings", None)
+        if room is not None and len(ids) >= room:
+            return Turn(text="", finish=Finish.LENGTH, policy_version=self.policy_version)
+        own = self._sampling
+        reply = await self._sampled(_Request(
+            prompt=ids, seed=seed, temperature=own.temperature if temperature is None else temperature,
+            max_tokens=own.max_tokens if max_tokens is None else max_tokens))
+        return Turn(
+            text=self._renderer.text_of(reply.ids), prompt_token_ids=ids, output_token_ids=reply.ids,
+            logprobs=reply.logprobs, finish=reply.finish, policy_version=reply.version, prompt_tokens=len(ids),
+            output_tokens=len(reply.ids),
+        )
+
+    def load_weights(self, folder: Path) -> None:
+        """Take over the weights that transformers' `save_pretrained` wrote to `folder` (safetensors, in one file or
+        several). Hold `paused` meanwhile. Raises ValueError for weights of another model, OSError for no such files."""
+        from safetensors.torch import load_file
+
+        files = sorted(folder.glob("*.safetensors"))
+        if not files:
+            raise FileNotFoundError(f"{folder}: expected *.safetensors, found none")
+        found = {name: value for file in files for name, value in load_file(file).items()}
+        own = self._model.state_dict()
+        tied = {own[name].data_ptr() for name in found if name in own}
+        strange = [name for name, value in found.items() if name not in own or own[name].shape != value.shape]
+        missing = [name for name, value in own.items() if name not in found and value.data_ptr() not in tied]
+        if strange or missing:
+            raise ValueError(f"{folder}: expected the weights of {self._name}, found others: {strange[:3]} are not its "
+                             f"own, {missing[:3]} are missing")
+        self._model.load_state_dict(found, strict=False)
 
     async def aclose(self) -> None:
         """The model is its owner's."""
@@ -156,50 +194,57 @@ class LocalPolicy:
     def _generate(
         self, requests: Sequence[_Request],
     ) -> list[tuple[tuple[int, ...], tuple[float, ...], Finish]]:
-        """One batch: prompts padded on the left, one token of each at a time, until all have ended."""
+        """One batch: each different prompt is read once, padded on the left; then one token of each reply at a time,
+        until all have ended."""
         import torch
 
-        model, asked, end = self._model, self._sampling, self._renderer.end_ids
+        model, end = self._model, self._renderer.end_ids
         device = next(model.parameters()).device
-        width = max(len(request.prompt) for request in requests)
-        room = getattr(model.config, "max_position_embeddings", None) or width + asked.max_tokens
-        ids = torch.full((len(requests), width), self._pad, dtype=torch.long)
-        mask = torch.zeros((len(requests), width), dtype=torch.long)
-        for row, request in enumerate(requests):
-            ids[row, width - len(request.prompt):] = torch.tensor(request.prompt)
-            mask[row, width - len(request.prompt):] = 1
+        prompts = list(dict.fromkeys(request.prompt for request in requests))
+        width = max(map(len, prompts))
+        room = getattr(model.config, "max_position_embeddings", None)
+        most = [min(request.max_tokens, room - width) if room else request.max_tokens for request in requests]
+        ids = torch.full((len(prompts), width), self._pad, dtype=torch.long)
+        mask = torch.zeros((len(prompts), width), dtype=torch.long)
+        for row, prompt in enumerate(prompts):
+            ids[row, width - len(prompt):] = torch.tensor(prompt)
+            mask[row, width - len(prompt):] = 1
+        whose = torch.tensor([prompts.index(request.prompt) for request in requests], device=device)
         dice = [torch.Generator().manual_seed(request.seed) for request in requests]
+        heat = torch.tensor([[request.temperature or 1.0] for request in requests])
         found: list[tuple[list[int], list[float]]] = [([], []) for _ in requests]
-        going = set(range(len(requests)))
+        going = {row for row in range(len(requests)) if most[row] > 0}
         finish = [Finish.LENGTH] * len(requests)
         was_training = model.training
         model.eval()
         try:
             with torch.inference_mode():
-                ids, mask, cache = ids.to(device), mask.to(device), None
-                for _ in range(min(asked.max_tokens, room - width) if room > width else 0):
-                    positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1]:]
-                    out = model(
-                        input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache,
-                        use_cache=True)
-                    cache = out.past_key_values
-                    scaled = out.logits[:, -1].float().cpu() / (asked.temperature or 1.0)
-                    logprobs = scaled.log_softmax(-1)
-                    drawn = []
-                    for row, generator in enumerate(dice):
-                        token = int(logprobs[row].argmax()) if not asked.temperature else int(
-                            torch.multinomial(logprobs[row].exp(), 1, generator=generator))
-                        drawn.append(token if row in going else self._pad)
-                        if row in going:
-                            found[row][0].append(token)
-                            found[row][1].append(float(logprobs[row, token]))
-                            if token in end:
-                                finish[row] = Finish.STOP
-                                going.discard(row)
+                ids, mask = ids.to(device), mask.to(device)
+                positions = (mask.cumsum(-1) - 1).clamp(min=0)
+                out = model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True,
+                            logits_to_keep=1)
+                cache, logits, mask = out.past_key_values, out.logits[whose, -1], mask[whose]
+                cache.batch_select_indices(whose)
+                while True:
+                    logprobs = (logits.float().cpu() / heat).log_softmax(-1)
+                    drawn = [self._pad] * len(requests)
+                    for row in sorted(going):
+                        token = int(logprobs[row].argmax()) if not requests[row].temperature else int(
+                            torch.multinomial(logprobs[row].exp(), 1, generator=dice[row]))
+                        drawn[row] = token
+                        found[row][0].append(token)
+                        found[row][1].append(float(logprobs[row, token]))
+                        if token in end:
+                            finish[row] = Finish.STOP
+                        if token in end or len(found[row][0]) >= most[row]:
+                            going.discard(row)
                     if not going:
                         break
                     ids = torch.tensor(drawn, device=device).unsqueeze(1)
                     mask = torch.cat([mask, torch.ones_like(ids)], 1)
+                    out = model(input_ids=ids, attention_mask=mask, position_ids=mask.sum(-1, keepdim=True) - 1,
+                                past_key_values=cache, use_cache=True)
+                    cache, logits = out.past_key_values, out.logits[:, -1]
         finally:
             model.train(was_training)
         return [

@@ -70,7 +70,8 @@ class OpenAIPolicy:
     The key is read from the environment variable `api_key_env` whenever it is needed; it is never kept, shown or
     logged, and is struck out of whatever the server says. Connections that fail or end early, malformed answers, and
     the statuses that mean "later" are tried again. A conversation that no longer fits the model's context is an empty
-    reply cut for length, not a failure: no retry would help. `policy_version` is recorded with every turn.
+    reply cut for length, not a failure: no retry would help. `policy_version` is recorded with every turn that the
+    endpoint names no version for, and may be set at any time.
 
     Raises HouseError(POLICY_UNREACHABLE), with the address and what was found, when no reply can be had.
     """
@@ -86,7 +87,7 @@ class OpenAIPolicy:
         self._sampling = sampling or Sampling()
         self._timeouts = timeouts or Timeouts()
         self._retries = retries or Retries()
-        self._version = policy_version or model
+        self.policy_version = policy_version or model
         self._client = httpx.AsyncClient(
             timeout=httpx.Timeout(
                 self._timeouts.read_seconds, connect=self._timeouts.connect_seconds, pool=self._timeouts.total_seconds,
@@ -134,6 +135,7 @@ class OpenAIPolicy:
         return {"model": self._model, "seed": seed, **known, **asked.extra}
 
     async def _try(self, content: bytes) -> Turn:
+        version = self.policy_version  # of when it was asked: weights that change meanwhile make it no younger
         headers = {"content-type": "application/json"}
         key = self._key()
         if key:
@@ -143,10 +145,10 @@ class OpenAIPolicy:
                 if response.status_code != 200:
                     return await self._refused(response)
                 if response.headers.get("content-type", "").startswith("text/event-stream"):
-                    return await self._streamed(response)
+                    return await self._streamed(response, version)
                 answer = Answer()
                 answer.take(await _all(response))
-                return answer.turn(self._version)
+                return answer.turn(version)
         except httpx.InvalidURL as error:
             raise self._unreachable(f"no address: {error}")
         except httpx.UnsupportedProtocol as error:
@@ -156,7 +158,7 @@ class OpenAIPolicy:
         except (Malformed, EndpointFailed) as error:
             raise _TryAgain(str(error))
 
-    async def _streamed(self, response: httpx.Response) -> Turn:
+    async def _streamed(self, response: httpx.Response, version: str) -> Turn:
         events, answer, seen = EventStream(), Answer(), 0
         async for piece in response.aiter_bytes():
             seen += len(piece)
@@ -168,21 +170,21 @@ class OpenAIPolicy:
                 raise Malformed(f"expected server-sent events: {error}")
             for event in data:
                 if event.strip() == "[DONE]":
-                    return self._whole(answer)
+                    return self._whole(answer, version)
                 answer.take(event)
-        return self._whole(answer)
+        return self._whole(answer, version)
 
-    def _whole(self, answer: Answer) -> Turn:
+    def _whole(self, answer: Answer, version: str) -> Turn:
         if not answer.is_finished:
             raise Malformed("the stream ended before its reply did")
-        return answer.turn(self._version)
+        return answer.turn(version)
 
     async def _refused(self, response: httpx.Response) -> Turn:
         """What a status other than 200 means. Only an overfull context has a turn for an answer."""
         text = (await _all(response)).decode("utf-8", "replace")
         code = response.status_code
         if code in (400, 413, 422) and is_context_overflow(text):
-            return Turn(text="", finish=Finish.LENGTH, policy_version=self._version)
+            return Turn(text="", finish=Finish.LENGTH, policy_version=self.policy_version)
         shown = " ".join(self._struck(text).split())[:300]
         said = f"status {code}: {_MEANS.get(code, response.reason_phrase)}; it said {shown!r}"
         if code in _AGAIN:

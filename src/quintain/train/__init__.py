@@ -25,6 +25,7 @@ from quintain.train.judging import Attempted, Judge, Judged, Lost, Memory
 from quintain.train.loop import Ended, Learner, Log, Plan, Row, train
 from quintain.train.loss import Aggregation, aggregate, cispo, clip_fraction, gspo, kl_k1, kl_k2, kl_k3, ppo_clip
 from quintain.train.openrlhf import openrlhf_agent
+from quintain.train.publish import ServedWeights
 from quintain.train.repair_cases import case_of
 from quintain.train.repair_player import TrainedRepairer
 from quintain.train.repair_problem import Demo, RepairLearning, RepairSettings, demo_of, repair_learner
@@ -42,7 +43,7 @@ __all__ = [
     "Aggregation", "Alarm", "Asked", "Attempted", "Bounds", "Checkpoints", "Control", "Demo", "Drift",
     "DriftBounds", "DriftMonitor", "Driven", "Ended", "Filter", "Illness", "Judge", "Judged", "Learner", "Level",
     "Line", "LocalWeights", "Log", "Lost", "Memory", "Plan", "Player", "Reading", "RepairLearning",
-    "RepairSettings", "Row", "Share", "Sifted", "Span", "Stage", "Step", "Talk", "TaskEnvironment",
+    "RepairSettings", "Row", "ServedWeights", "Share", "Sifted", "Span", "Stage", "Step", "Talk", "TaskEnvironment",
     "TrainedRepairer", "Trajectory", "TrlRewards", "TrlRollouts", "TrlWorker", "Why", "age_of", "aggregate",
     "alarms", "by_batch", "by_episode", "by_state", "by_turn", "case_of", "cispo", "clip_fraction", "contributions",
     "controlled", "demo_of", "discounted", "dr_grpo", "drift_of", "drift_of_rows", "episode_reward", "gdpo",
