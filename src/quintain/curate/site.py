@@ -16,7 +16,7 @@ from quintain.grade import Oracle, World, check_answer, check_procedural
 from quintain.program import LANGUAGES, language
 from quintain.sandbox import Backend
 from quintain.tasks import AnswerKind, AnswerSuite, Item, PythonSuite, ScriptSuite, Suite, visible_files
-from quintain.types import FaultKind, HouseError, Limits, Outcome, Owner, Program, TaskError, Verdict
+from quintain.types import FaultKind, HouseError, Limits, Outcome, Owner, Program, TaskError, Verdict, content_digest
 
 Files = Mapping[str, bytes]
 #: Who tries to solve tasks, to see how hard they are: the files of an answer, `None` where there is none.
@@ -37,6 +37,7 @@ class Site:
         self.at_once = at_once
         self.solver = solver
         self.oracle = Oracle(backend, confirm=False)
+        self._abroad: dict[str, Oracle] = {}  # by environment: each asks the backend once what it can do
         self._world = world
         self._slots = asyncio.Semaphore(at_once)
 
@@ -78,7 +79,9 @@ class Site:
                                 kind=FaultKind.TASK_ENVIRONMENT)
             made = await self._world.make(item, answer, oracle=oracle)
             return await self._world.grade(item, made.trees)
-        judge = self.oracle if not env else Oracle(self.backend, confirm=False, env=env)
+        judge = self.oracle
+        if env:
+            judge = self._abroad.setdefault(content_digest(dict(env)), Oracle(self.backend, confirm=False, env=env))
         return await judge.grade(suite, program_of(item, answer), image=item.task.image, limits=limits, seed=seed,
                                  confirm=confirm)
 
