@@ -186,6 +186,9 @@ class Agent:
 
     async def _submit(self, op: A, number: int, body: bytes, *, stdin: bytes = b"", channel: int | None = None) -> None:
         room = _wire.FRAME_BYTES - _wire.FRAME.size
+        if not stdin and len(body) <= room and not self._sending.locked():
+            await self._send(_wire.FRAME.pack(op, number) + body, () if channel is None else (channel,))
+            return
         async with self._sending:
             for at in range(0, len(stdin), room):
                 await self._send(_wire.FRAME.pack(A.STDIN, number) + stdin[at : at + room])
@@ -205,11 +208,12 @@ class Agent:
         try:
             body = _request_of(argv, env, cwd, limits, flags | (_wire.RUN_CHANNEL if channel is not None else 0))
             await self._submit(A.RUN, running.number, body, stdin=stdin, channel=channel)
-            return await running.wait()
+            return await running.done  # nobody else waits for it
         except asyncio.CancelledError:
             self.tell_soon(A.KILL, running.number)
             raise
         finally:
+            running.hold_clock()
             del self._requests[running.number]
 
     def _begin(
@@ -235,21 +239,24 @@ class Agent:
         flags |= _wire.RUN_INPUT if stdin is None and terminal is None else 0
         flags |= (_wire.RUN_TERMINAL if terminal else 0) | (_wire.RUN_LINGER if linger else 0)
         running = self._begin(limits, flags, on_stdout, on_stderr)
-        forget = functools.partial(self._requests.pop, running.number, None)
-        running.lingers, running.forget = linger, forget
+        running.lingers, running.forget = linger, functools.partial(self._requests.pop, running.number, None)
         try:
             body = _request_of(argv, env, cwd, limits, flags, terminal)
             await self._submit(A.RUN, running.number, body, stdin=stdin or b"", channel=channel)
             async with asyncio.timeout(GRACE_SECONDS):
                 await asyncio.shield(running.started)
         except TimeoutError:
-            forget()
+            self._abandon(running)
             raise HouseError(FaultKind.SANDBOX_LOST, "its agent did not start a command within 10 s") from None
         except BaseException:
             self.tell_soon(A.KILL, running.number)
-            forget()
+            self._abandon(running)
             raise
         return running
+
+    def _abandon(self, running: Running) -> None:
+        running.hold_clock()
+        running.forget()
 
     @property
     def busy(self) -> bool:
@@ -264,10 +271,10 @@ class Agent:
         if stop and self._paused_at is None:
             self._paused_at = now
             for running in runnings:
-                running.hold_clocks()
+                running.hold_clock()
         elif not stop and self._paused_at is not None:
             for running in runnings:
-                running.release_clocks(asyncio.get_running_loop().time() - self._paused_at)
+                running.release_clock(asyncio.get_running_loop().time() - self._paused_at)
             self._paused_at = None
 
     async def processes(self) -> list[ProcessInfo]:
@@ -364,14 +371,15 @@ def _request_of(
     argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits, flags: int,
     terminal: tuple[int, int] | None = None,
 ) -> bytes:
-    strings = [cwd, *argv, *(f"{k}={v}" for k, v in env.items())]
+    strings = [cwd, *argv, *[f"{k}={v}" for k, v in env.items()], ""]
     if not argv:
         raise ValueError("expected at least one word of argv, found none")
-    if any("\0" in s for s in strings):
+    text = "\0".join(strings)
+    if text.count("\0") != len(strings) - 1:
         raise ValueError("expected argv, env and cwd without NUL characters, found one")
     rows, columns = terminal or (0, 0)
     head = _wire.RUN.pack(
         max(1, math.ceil(limits.wall_seconds * 1000)), max(1, math.ceil(limits.cpu_seconds * 1000)),
         limits.output_bytes, limits.disk_bytes, flags, len(argv), len(env), rows, columns,
     )
-    return head + b"".join(s.encode("utf-8", "surrogateescape") + b"\0" for s in strings)
+    return head + text.encode("utf-8", "surrogateescape")

@@ -6,12 +6,9 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from io import FileIO
 from pathlib import Path
 
 import msgspec
-
-from quintain.sandbox._wire import NOT_MEASURED
 
 #: v1 controllers that a sandbox uses, and the letter under which the engine knows them.
 V1_KINDS = {"memory": "m", "pids": "p", "cpu": "c", "cpuacct": "a"}
@@ -168,118 +165,3 @@ def leave(directory: Path) -> None:
         (directory.parent / HOUSE).rmdir()
         control = directory.parent / "cgroup.subtree_control"
         control.write_text(" ".join(f"-{c}" for c in control.read_text().split() if c in V2_NEEDED))
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """Readings of one sandbox's groups; `None` = not measured."""
-
-    oom_kills: int | None = None
-    peak_memory_bytes: int | None = None
-    cpu_seconds: float | None = None
-    peak_processes: int | None = None
-
-
-class Gauge:
-    """Reads the groups of one sandbox from outside while it lives. Paths are joined once: every command reads them."""
-
-    def __init__(self, directories: dict[str, Path], group: str) -> None:
-        at = {kind: f"{directory}/{group}/" for kind, directory in directories.items()}
-        memory, unified, processes = at.get("m"), at.get("u"), at.get("p")
-        self._oom = unified + "memory.events" if unified else memory + "memory.oom_control" if memory else None
-        self._peak = unified + "memory.peak" if unified else memory + "memory.max_usage_in_bytes" if memory else None
-        self._unified = unified is not None
-        self._window: FileIO | None = None
-        self._peak_before = 0
-        self._processes = (unified or processes or "") + "pids.peak" if unified or processes else None
-        self._quota = at["c"] + "cpu.cfs_quota_us" if "c" in at else None
-        self._oom_seen = 0
-        self._fresh = True
-
-    def bound_cpu(self, percent: int) -> None:
-        """Set the CPU quota of a v1 group, before the first program runs: not at birth, because the kernel walks all
-        its groups for it, and thousands of sandboxes may be alive that run nothing. Raises OSError."""
-        if self._quota is not None:
-            with FileIO(self._quota, "r+") as file:
-                file.write(str(1000 * percent).encode())
-            self._quota = None
-
-    def begin(self) -> None:
-        """Begin a new measurement of peak memory: v1 and, from kernel 6.12 on, v2 forget the old one."""
-        self.close()
-        if not self._fresh and self._peak is not None:
-            if self._unified:
-                self._peak_before = _number(self._peak) or 0
-                self._window = _new_window(self._peak)
-            else:
-                with suppress(OSError), FileIO(self._peak, "r+") as file:
-                    file.write(b"0")
-        self._fresh = False
-
-    def read(self) -> Usage:
-        """Readings since `begin`; `oom_kills` counts only those since the last reading."""
-        total = _number(self._oom, b"oom_kill")
-        kills = None if total is None else total - self._oom_seen
-        self._oom_seen = total or self._oom_seen
-        return Usage(kills, self._peak_memory(), None, _number(self._processes))
-
-    def _peak_memory(self) -> int | None:
-        if self._window is not None:
-            try:
-                return int(os.pread(self._window.fileno(), 64, 0))
-            except OSError:
-                return None
-            finally:
-                self.close()
-        peak = _number(self._peak)
-        return peak if peak is None or peak > self._peak_before else None  # an older command's, then
-
-    def close(self) -> None:
-        """Give back what a measurement holds that was begun and never read."""
-        if self._window is not None:
-            self._window.close()
-            self._window = None
-
-    @property
-    def oom_seen(self) -> int:
-        return self._oom_seen
-
-
-def _new_window(path: str) -> FileIO | None:
-    """memory.peak opened and written to: from then on this descriptor, and no other, tells the peak since the write."""
-    try:
-        file = FileIO(path, "r+")
-    except OSError:
-        return None  # before 6.12 the file is read-only
-    try:
-        file.write(b"0")
-    except OSError:
-        file.close()
-        return None
-    return file
-
-
-def _number(path: str | None, key: bytes | None = None) -> int | None:
-    if path is None:
-        return None
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        text = os.read(fd, 4096)
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
-    if key is None:
-        return int(text) if text.strip().isdigit() else None
-    for line in text.splitlines():
-        name, _, value = line.partition(b" ")
-        if name == key:
-            return int(value)
-    return None
-
-
-def measured(value: int) -> int | None:
-    """The engine's word for a number that it could not read."""
-    return None if value == NOT_MEASURED else value

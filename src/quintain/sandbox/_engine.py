@@ -14,7 +14,7 @@ from typing import IO, TypeVar
 
 import msgspec
 
-from quintain.sandbox import _cgroup, _slots, _wire
+from quintain.sandbox import _gauge, _slots, _wire
 from quintain.sandbox._warm import Warm
 from quintain.sandbox._wire import Op
 from quintain.types import FaultKind, HouseError, Limits
@@ -32,7 +32,7 @@ class Down(msgspec.Struct, frozen=True):
     """A sandbox is gone: how its first process ended, and what was read before its groups went."""
 
     wait_status: int
-    usage: _cgroup.Usage
+    usage: _gauge.Usage
 
 
 class Cell:
@@ -77,6 +77,7 @@ class Engine:
         self._ended = False  # its spawner has closed the socket
         self.slot: _slots.Slot | None = None
         self.directories: dict[str, Path] = {}
+        self.readings = _gauge.Readings()
         self.bounded: set[int] = set()  # the places whose groups have a CPU quota
 
     @property
@@ -136,6 +137,7 @@ class Engine:
             self._control.close()
             self._control = None
         self._lost("the engine was closed")
+        self.readings.close()
         if self._process is not None:
             process = self._process
             for _ in range(int(DOWN_WITHIN_SECONDS / 0.01)):
@@ -220,10 +222,10 @@ class Engine:
         elif op == Op.DOWN:
             _, _, status, _, oom, peak, cpu, processes = _wire.DOWN.unpack(data)
             found = self._cells.pop(number, None)
-            nanos = _cgroup.measured(cpu)
-            usage = _cgroup.Usage(
-                _cgroup.measured(oom), _cgroup.measured(peak), None if nanos is None else nanos / 1e9,
-                _cgroup.measured(processes),
+            nanos = _gauge.measured(cpu)
+            usage = _gauge.Usage(
+                _gauge.measured(oom), _gauge.measured(peak), None if nanos is None else nanos / 1e9,
+                _gauge.measured(processes),
             )
             if found is not None and not found.down.done():
                 found.down.set_result(Down(status, usage))

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from quintain.sandbox import _slots
-from quintain.sandbox._cgroup import Gauge
+from quintain.sandbox._gauge import Gauge, Readings
 from quintain.types import FaultKind, HouseError, Limits
 
 EMPTY_WITHIN_SECONDS = 5.0
@@ -41,7 +41,7 @@ class Ground:
         return self.slot.uid_base + 2 * place, self.slot.uid_base + 2 * place + 1
 
     def gauge(self, place: int) -> Gauge:
-        return Gauge(self.directories, f"s{place}")
+        return Gauge(self.directories, f"s{place}", Readings(most=0))  # no group serves twice here
 
     def fence(self, place: int, limits: Limits, *, spare_bytes: int = 0, spare_processes: int = 0) -> list[str]:
         """Make the groups of one sandbox and set its limits; returns the files through which a process joins them."""

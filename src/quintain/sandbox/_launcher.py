@@ -18,8 +18,8 @@ import msgspec
 from quintain.sandbox import _layout
 from quintain.sandbox._agent import Agent
 from quintain.sandbox._agent_files import NativeFiles
-from quintain.sandbox._cgroup import Gauge
 from quintain.sandbox._engine import program
+from quintain.sandbox._gauge import Gauge
 from quintain.sandbox._ground import Ground, remove_tree
 from quintain.sandbox._outcome import outcome_of
 from quintain.sandbox._process import StartedProcess

@@ -6,7 +6,7 @@ import os
 import signal as signals
 
 from quintain.sandbox import _wire
-from quintain.sandbox._cgroup import Usage
+from quintain.sandbox._gauge import Usage
 from quintain.sandbox._running import Exit
 from quintain.types import KilledBy, Limits, Outcome, Status
 

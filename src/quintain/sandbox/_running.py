@@ -62,7 +62,8 @@ class Running:
         self.gone = asyncio.Event()
         self.lingers = False
         self.forget: Callable[[], object] = _nothing
-        self.deadline = loop.time() + limits.wall_seconds + GRACE_SECONDS
+        self._deadline = loop.time() + limits.wall_seconds + GRACE_SECONDS
+        self._clock: asyncio.TimerHandle | None = loop.call_at(self._deadline, self._expire)
         self._line = line
         self._kept = (Retained(limits.output_bytes), Retained(limits.output_bytes))
         self._listeners = (on_stdout, on_stderr)
@@ -72,7 +73,6 @@ class Running:
         self._room_news = asyncio.Event()
         self._pieces: deque[tuple[str, bytes]] | None = None
         self._piece_news = asyncio.Event()
-        self._clocks: set[asyncio.Timeout] = set()
 
     # ---- what the agent says ----
     def take(self, op: int, body: bytes, fds: tuple[int, ...] = ()) -> None:
@@ -84,6 +84,7 @@ class Running:
             self._room += _wire.NUMBER.unpack(body)[0]
             self._room_news.set()
         elif op == A.EXIT:
+            self.hold_clock()
             _settle(self.started, 0)
             done = self._exit_of(body)
             _settle(self.done, done)
@@ -101,6 +102,7 @@ class Running:
         self.forget()
 
     def fail(self, error: HouseError) -> None:
+        self.hold_clock()
         for waiting in (self.started, self.done):
             if not waiting.done():
                 waiting.set_exception(error)
@@ -141,25 +143,22 @@ class Running:
     # ---- what its owner does ----
     async def wait(self) -> Exit:
         """Raises HouseError(SANDBOX_LOST). Cancelling a wait leaves the command alone."""
-        try:
-            async with asyncio.timeout_at(self.deadline) as clock:
-                self._clocks.add(clock)
-                try:
-                    return await asyncio.shield(self.done)
-                finally:
-                    self._clocks.discard(clock)
-        except TimeoutError:
-            raise HouseError(FaultKind.SANDBOX_LOST, "its agent did not report the end of a command in time") from None
+        return await asyncio.shield(self.done)
 
-    def hold_clocks(self) -> None:
-        """The sandbox is paused: its deadlines stand still."""
-        for clock in self._clocks:
-            clock.reschedule(None)
+    def _expire(self) -> None:
+        self.fail(HouseError(FaultKind.SANDBOX_LOST, "its agent did not report the end of a command in time"))
 
-    def release_clocks(self, paused_seconds: float) -> None:
-        self.deadline += paused_seconds
-        for clock in self._clocks:
-            clock.reschedule(self.deadline)
+    def hold_clock(self) -> None:
+        """Its deadline stands still: the sandbox is paused, or the command has ended."""
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+    def release_clock(self, paused_seconds: float) -> None:
+        self.hold_clock()
+        self._deadline += paused_seconds
+        if not self.done.done():
+            self._clock = asyncio.get_running_loop().call_at(self._deadline, self._expire)
 
     async def send(self, data: bytes) -> None:
         view = memoryview(data)

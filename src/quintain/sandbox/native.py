@@ -24,10 +24,10 @@ import msgspec
 from quintain.sandbox import _gateway, _root, _snapshots, _wire
 from quintain.sandbox._agent import Agent
 from quintain.sandbox._agent_files import NativeFiles
-from quintain.sandbox._cgroup import Gauge
 from quintain.sandbox._crews import Crews
 from quintain.sandbox._engine import Cell, Engine
 from quintain.sandbox._gateway import Door, Gateway, check_allow
+from quintain.sandbox._gauge import Gauge
 from quintain.sandbox._outcome import outcome_of
 from quintain.sandbox._probe import probe_native
 from quintain.sandbox._process import StartedProcess
@@ -61,7 +61,7 @@ class NativeSandbox:
         self._image = image
         self._restore = restore
         self._agent = Agent(cell.socket)
-        self._gauge = Gauge(cell.engine.directories, f"s{cell.place}")
+        self._gauge = Gauge(cell.engine.directories, f"s{cell.place}", cell.engine.readings)
         self._door: Door | None = None
         self._joining = asyncio.Lock()
         self.files = NativeFiles(self._agent)

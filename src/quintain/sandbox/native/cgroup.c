@@ -50,20 +50,16 @@ static int set_limits(const struct cgroup *cg, const char *group, const struct o
   return 0;
 }
 
-/* A group that may serve again: those of v1 whose counters can be reset (pids.peak cannot). */
-static int lasting(char kind) { return kind == 'm' || kind == 'c' || kind == 'a'; }
-
 /* Makes the groups of one sandbox, or takes those that an earlier one left, and opens the file through which its first
    process joins each. */
 int cgroup_make(const struct plan *plan, const struct open_request *want, uint32_t slot, struct cell *cell, char *where, size_t n) {
   char group[24], path[64];
   snprintf(group, sizeof group, "s%u", slot);
-  int again = cell->made && cell->memory_bytes == want->memory_bytes && cell->cpu_percent == want->cpu_percent;
+  int again = cell->made && cell->memory_bytes == want->memory_bytes && cell->cpu_percent == want->cpu_percent && cell->processes == want->processes;
   for (int i = 0; i < plan->ncgroups; i++) {
     const struct cgroup *cg = &plan->cgroups[i];
-    int kept = cell->made && lasting(cg->kind);
+    int kept = cell->made && cell->fds[i] >= 0;
     if (kept && again) continue;
-    if (!kept) cell->fds[i] = -1;
     if (!kept && mkdirat(cg->dir, group, 0755) && errno != EEXIST) { snprintf(where, n, "make cgroup %c", cg->kind); return -1; }
     if (set_limits(cg, group, want)) { snprintf(where, n, "set limits of cgroup %c", cg->kind); return -1; }
     if (kept) continue;
@@ -75,13 +71,14 @@ int cgroup_make(const struct plan *plan, const struct open_request *want, uint32
   cell->made = 1;
   cell->memory_bytes = want->memory_bytes;
   cell->cpu_percent = want->cpu_percent;
+  cell->processes = want->processes;
   return 0;
 }
 
 /* Close what the spawner needs no longer of a cell's groups: everything, unless the cell holds what may serve again. */
 void cgroup_done(const struct plan *plan, struct cell *cell) {
   for (int i = 0; i < plan->ncgroups; i++)
-    if (cell->fds[i] >= 0 && !(cell->holds && lasting(plan->cgroups[i].kind))) { close(cell->fds[i]); cell->fds[i] = -1; }
+    if (cell->fds[i] >= 0 && !cell->holds) { close(cell->fds[i]); cell->fds[i] = -1; }
   if (!cell->holds) { if (cell->cpu_fd >= 0) close(cell->cpu_fd); cell->cpu_fd = -1; cell->made = 0; }
 }
 
@@ -157,11 +154,13 @@ void cgroup_usage(const struct plan *plan, uint32_t slot, struct down *down) {
   }
 }
 
+#define LEFT_PROCESSES 2      /* agent and program: whoever runs anything has as many, so that a peak no higher tells nothing of who was here before */
 #define LEFT_BYTES (4u << 20) /* what a dead sandbox may leave charged (pages of the system that it read first) */
 
 /* Make the groups of a dead sandbox fit for the next: 1 when they are as new. Nothing was killed for memory, next to
-   nothing is charged, the peak is set back; the others are removed, as all are where this does not hold. */
-int cgroup_reuse(const struct plan *plan, uint32_t slot) {
+   nothing is charged, the peak is set back. pids.peak cannot be: a group where it is high is removed, and made anew for the
+   next. All are where this does not hold. */
+int cgroup_reuse(const struct plan *plan, uint32_t slot, struct cell *cell) {
   char group[24];
   snprintf(group, sizeof group, "s%u", slot);
   for (int i = 0; i < plan->ncgroups; i++) {
@@ -173,8 +172,11 @@ int cgroup_reuse(const struct plan *plan, uint32_t slot) {
     if (number(dir, group, "memory.usage_in_bytes", NULL) > LEFT_BYTES) return 0;
     if (put(dir, group, "memory.max_usage_in_bytes", "0")) return 0;
   }
-  for (int i = 0; i < plan->ncgroups; i++)
-    if (!lasting(plan->cgroups[i].kind) && unlinkat(plan->cgroups[i].dir, group, AT_REMOVEDIR)) return 0;
+  for (int i = 0; i < plan->ncgroups; i++) {
+    if (plan->cgroups[i].kind != 'p' || number(plan->cgroups[i].dir, group, "pids.peak", NULL) <= LEFT_PROCESSES) continue;
+    if (unlinkat(plan->cgroups[i].dir, group, AT_REMOVEDIR)) return 0;
+    close(cell->fds[i]); cell->fds[i] = -1;
+  }
   return 1;
 }
 

@@ -58,7 +58,7 @@ _Noreturn void guest_main(char **words) {
   if (serve_as((uid_t)strtoul(words[2], NULL, 10))) { agent_broken(sock, "take the program's user", errno); exit(71); }
   setsid();
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)) { agent_broken(sock, "harden the agent", errno); exit(71); }
-  if (filter_load()) { agent_broken(sock, "load the system-call filter", errno); exit(71); }
+  if (filter_fence() || filter_latch()) { agent_broken(sock, "load the system-call filter", errno); exit(71); }
   agent_main(sock, (struct walls){-1, -1, -1, 0, (uint32_t)strtoul(words[2], NULL, 10)});
 }
 

@@ -150,6 +150,6 @@ void jail_enter(const struct plan *plan, const struct open_request *want, uint32
   identity(plan, agent_uid);
   if (filter_scope() && want->network == NET_EMPTY && net_fd >= 0) { errno = ENOSYS; broken("close the shared network namespace to abstract sockets (Landlock scopes need kernel 6.12)"); }
   if (chdir("/work")) broken("enter /work");
-  if (filter_load()) broken("load the system-call filter");
+  if (filter_latch()) broken("load the system-call filter");
   agent_main(3, (struct walls){cpu_fd >= 0 ? 4 : -1, oom_fd, warm_fd, slot, program_uid});
 }

@@ -103,7 +103,7 @@ int become(struct command *c, const struct run_request *want, const struct words
     if (!warm_program) return ENOSYS;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return errno; /* nothing of this comes from the agent: see zygote.c */
     filter_scope(); /* where the agent could do without, so can its programs */
-    if (filter_load()) return errno;
+    if (filter_latch()) return errno;
     environ = w->envp;
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* as after an exec: the program may look at itself */
     close(*report);

@@ -75,7 +75,7 @@ struct plan {
 struct net { int fd, traffic; }; /* a network namespace, and the counters of its interfaces; -1 = none */
 struct cell {               /* one sandbox, as the spawner sees it; what it holds outlives it where it may be used again */
   uint32_t id; pid_t pid; int closing, holds, made, again, cpu_fd, fds[MAX_CGROUPS]; struct net net;
-  uint64_t memory_bytes; uint32_t cpu_percent;
+  uint64_t memory_bytes; uint32_t cpu_percent, processes;
   int bare; struct open_request want; /* bare: it lives without groups until it is to run a program */
 };
 
@@ -85,8 +85,8 @@ void jail_seal_root(void);
 void jail_ready(const struct plan *plan, const struct open_request *want);
 void jail_enter(const struct plan *plan, const struct open_request *want, uint32_t slot, const int *cgroup_fds, int cpu_fd, int net_fd, int sock);
 /* filter.c */
-void filter_ready(void);
-int filter_load(void);
+int filter_fence(void);
+int filter_latch(void);
 int filter_scope(void);
 /* netpool.c: network namespaces with loopback up, made ahead of need */
 void netpool_start(int rootless);
@@ -104,7 +104,7 @@ void agent_broken(int sock, const char *where, int error);
 /* cgroup.c */
 int cgroup_make(const struct plan *plan, const struct open_request *want, uint32_t slot, struct cell *cell, char *where, size_t n);
 void cgroup_done(const struct plan *plan, struct cell *cell);
-int cgroup_reuse(const struct plan *plan, uint32_t slot);
+int cgroup_reuse(const struct plan *plan, uint32_t slot, struct cell *cell);
 int cgroup_cpu_account(const struct plan *plan, uint32_t slot);
 int cgroup_join(const struct plan *plan, uint32_t slot);
 void cgroup_usage(const struct plan *plan, uint32_t slot, struct down *down);

@@ -156,7 +156,7 @@ static void bury(uint32_t slot, int status) {
   alive--;
   if (cell->net.fd >= 0) netpool_give(cell->net);
   cell->net.fd = -1;
-  if (cell->holds && asked && nkept < KEPT && cgroup_reuse(plan, slot)) kept[nkept++] = slot;
+  if (cell->holds && asked && nkept < KEPT && cgroup_reuse(plan, slot, cell)) kept[nkept++] = slot;
   else { cell->holds = 0; cgroup_done(plan, cell); free_again(cell, slot); }
   tell(&d, sizeof d, -1);
 }
@@ -238,8 +238,8 @@ _Noreturn void spawner_main(struct plan *p) {
   int children = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
   if (!cells || !freed || children < 0) { refuse(0, errno, "start the spawner"); _exit(70); }
   agent_ready();
-  filter_ready();
   jail_seal_root();
+  if (filter_fence()) { refuse(0, errno, "load the system-call filter"); _exit(70); }
   char ready;
   if (plan->warm >= 0 && recv(plan->warm, &ready, 1, 0) != 1) _exit(70); /* the interpreter has said why */
   uint32_t hello[2] = {OP_HELLO, ncells};

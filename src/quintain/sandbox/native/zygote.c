@@ -224,8 +224,8 @@ int quintain_enter(int argc, char **argv) {
 
 void quintain_serve(warm_entry entry) {
   warm_program = entry;
-  filter_ready();
   jail_seal_root();
+  if (filter_fence()) { perror("quintain-sandbox: load the system-call filter"); return; }
   sigemptyset(&no_signals);
   if (send(inbox, "r", 1, MSG_NOSIGNAL) != 1) return;
   for (;;) receive();
