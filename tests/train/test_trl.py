@@ -1,13 +1,20 @@
-"""TRL's own GRPOTrainer takes two steps in each of its modes, on our environments, with a model made on the spot."""
+"""TRL's own GRPOTrainer takes two steps in each of its modes, on our environments, with a model made on the spot; and
+`quintain train --trainer trl`, alone and with a server that samples."""
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
 import json
 import os
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 torch = pytest.importorskip("torch", reason="TRL needs torch: pip install quintain[trl]")
@@ -15,12 +22,15 @@ pytest.importorskip("trl.trainer", reason="needs TRL: pip install quintain[trl]"
 
 import trl  # noqa: E402
 from datasets import Dataset  # noqa: E402
+from transformers import AutoModelForCausalLM  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 
+from quintain.cli.train import command  # noqa: E402
 from quintain.env import CodeEnvironment  # noqa: E402
+from quintain.policy import LocalPolicy, LocalSampling  # noqa: E402
 from quintain.rollout import Collector  # noqa: E402
 from quintain.sandbox import NativeBackend  # noqa: E402
-from quintain.tasks import Exam, Item, PythonSuite  # noqa: E402
+from quintain.tasks import Exam, Item, PythonSuite, write_taskset  # noqa: E402
 from quintain.testing import FakeEnvironment, fake_item  # noqa: E402
 from quintain.train import Asked, Stage, TrlRewards, TrlRollouts, episode_reward, grpo, trl_environments  # noqa: E402
 from quintain.types import Entry, FaultKind, HouseError, Limits, Scopes  # noqa: E402
@@ -138,3 +148,85 @@ def test_our_tasks_are_tools_of_trls_loop_by_environment_factory(tmp_path) -> No
     assert all(entry["tools/failure_frequency"] == 0.0 for entry in logs)
     rewards = list(trainer._logs["rewards"]["TaskEnvironment"])
     assert max(rewards) > 0.5
+
+
+needs_native = pytest.mark.skipif(
+    not NativeBackend().probe().available, reason="needs namespaces: see `quintain doctor`")
+DIALS = ("--trainer", "trl", "--batch", "4", "--group", "4", "--steps", "2", "--max-tokens", "400", "--rate", "1e-3",
+         "--backend", "native", "--json")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trl")
+    words = tiny.tokenizer((RIGHT, WRONG))
+    tiny.saying(words, (RIGHT, WRONG)).save_pretrained(folder / "model")
+    words.save_pretrained(folder / "model")
+    write_taskset([item()], folder / "tasks")
+    return folder
+
+
+def run(*words: str) -> dict[str, Any]:
+    done = CliRunner().invoke(command, list(words), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@contextmanager
+def served(policy: LocalPolicy, weights: Path) -> Iterator[str]:
+    """The address of a server in a thread of its own."""
+    ready, over, found = threading.Event(), threading.Event(), list[str]()
+
+    from quintain.serve import ModelServer, listening
+
+    async def live() -> None:
+        async with listening(ModelServer(policy, model="tiny", weights=weights).app) as url:
+            found.append(url)
+            ready.set()
+            await asyncio.to_thread(over.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(live()))
+    thread.start()
+    assert ready.wait(30)
+    yield found[0]
+    over.set()
+    thread.join()
+
+
+@needs_native
+def test_a_model_of_ones_own_trains_from_the_command_line(place: Path) -> None:
+    peft = importlib.util.find_spec("peft") is not None
+    told = run(str(place / "tasks"), *DIALS, "--model", str(place / "model"), *(("--lora", "4") if peft else ()),
+               "--out", str(place / "adapters"))
+    assert told["steps"] == 2 and 0.0 < told["last"]["solved"] <= 1.0
+    assert (told["trained_parameters"] < told["parameters"]) == peft
+    rows = [json.loads(line) for line in (place / "adapters" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["_step"] for row in rows] == [1, 2] and all("train/reward" in row for row in rows)
+    assert list((place / "adapters").glob("episodes-*/journal.jsonl"))
+
+
+@needs_native
+def test_a_server_samples_and_has_the_trained_weights_after_each_update(place: Path) -> None:
+    pytest.importorskip("starlette", reason="the server needs starlette: pip install quintain[serve]")
+    pytest.importorskip("uvicorn", reason="the server needs uvicorn: pip install quintain[serve]")
+    words = tiny.tokenizer((RIGHT, WRONG))
+    policy = LocalPolicy(tiny.saying(words, (RIGHT, WRONG)), words, sampling=LocalSampling(max_tokens=8))
+    with served(policy, place) as url:
+        told = run(str(place / "tasks"), *DIALS, "--model", str(place / "model"), "--server", f"{url}/v1",
+                   "--served-model", "tiny", "--set", "beta=0.0", "--out", str(place / "by-server"))
+    assert told["steps"] == 2 and policy.policy_version == "2"
+    trained = AutoModelForCausalLM.from_pretrained(told["model"]).state_dict()
+    for name, value in policy._model.state_dict().items():
+        assert torch.equal(value, trained[name]), name
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("--trainer", "trl"), "expected --model"),
+    (("--trainer", "trl", "--model", "x", "--demos", "3"), "belong to --trainer quintain: demos"),
+    (("--lora", "4"), "belong to --trainer trl: lora"),
+    (("--trainer", "trl", "--model", "x", "--batch", "6", "--group", "4"), "a multiple of it"),
+])
+def test_options_of_the_other_trainer_are_refused(words: tuple[str, ...], said: str) -> None:
+    done = CliRunner().invoke(command, list(words))
+    assert done.exit_code == 2 and said in done.output

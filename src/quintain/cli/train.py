@@ -6,12 +6,14 @@ import asyncio
 import shlex
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
+from quintain.cli import train_trl
 from quintain.cli.exits import DONE, INTERRUPTED, Failed, Usage
 from quintain.cli.live import clock
 from quintain.cli.output import console, say_json
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 #: So many held-out tasks are evaluated while it learns; between the stages and at the end it is all of them.
 EVALUATED_ON_THE_WAY = 60
+#: What a training by TRL was asked, in its folder.
+_TRL = "trl.json"
 CONTROLS = ("none", "random", "constant", "shuffled")
 
 
@@ -87,6 +91,20 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--confirm", is_flag=True, help="Run every solved answer a second time from a cold start.")
 @click.option("--memory", type=click.Path(path_type=Path, dir_okay=False),
               help="What was executed is kept here for several trainings; what lies there is not executed again.")
+@click.option("--trainer", type=click.Choice(["quintain", "trl"]), default="quintain", show_default=True,
+              help="Who trains: the learner of repairs that comes along, or TRL with a language model of yours.")
+@click.option("--model", help="trl: a folder of a model, or a name that transformers can load.")
+@click.option("--group", type=click.IntRange(min=2), help="trl: episodes of each task. [8]")
+@click.option("--batch", type=click.IntRange(min=2), help="trl: episodes of an update, a multiple of --group. [16]")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="trl: the learning rate. [1e-6]")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="trl: the longest episode, behind its prompt. [512]")
+@click.option("--temperature", type=click.FloatRange(min=0, min_open=True), help="trl: of sampling. [1.0]")
+@click.option("--lora", type=click.IntRange(min=1), metavar="RANK", help="trl: train adapters of this rank (peft).")
+@click.option("--server", metavar="URL", help="trl: a vLLM server that samples, http://host:8000/v1, and gets the "
+              "weights after each update.")
+@click.option("--served-model", help="trl: the model's name there, where it is not that of --model.")
+@click.option("--report-to", multiple=True, help="trl: tensorboard, wandb …; may be repeated.")
+@click.option("--set", "more", multiple=True, metavar="NAME=VALUE", help="trl: any argument of its GRPOConfig.")
 @click.option("--sandboxes", type=click.IntRange(min=1), default=default_sandboxes(), show_default=True)
 @click.option("--backend", default="native", show_default=True, help="What makes the sandboxes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the sum as one JSON object in the last line.")
@@ -106,9 +124,14 @@ def command(ctx: click.Context, /, **given: Any) -> None:
       quintain train --out runs/first
       quintain train --control random --steps 200 --json
       quintain train --resume runs/first
+      quintain train humaneval --trainer trl --model Qwen/Qwen3-0.6B --server http://localhost:8000/v1
     """
     resume: Path | None = given["resume"]
     need_torch()
+    if given["trainer"] == "trl" or (resume is not None and (resume / _TRL).exists()):
+        _by_trl(ctx, given)
+        return
+    _refuse_options(ctx, train_trl.OPTIONS, "--trainer trl")
     if resume is not None:
         folder = resume
         _refuse_with_resume(ctx)
@@ -117,10 +140,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
         except (OSError, msgspec.MsgspecError) as error:
             raise Usage(f"{folder} is no folder of a training: {error}") from None
     else:
-        folder = given["out"] or Path("runs") / time.strftime("train-%Y%m%d-%H%M%S")
-        if folder.exists():
-            raise Usage(f"--out {folder} is there already: choose another, or go on with that training: "
-                        f"quintain train --resume {shlex.quote(str(folder))}")
+        folder = _new_folder(given)
         asked, plan = _asked(given)
         folder.mkdir(parents=True)
         (folder / "training.json").write_bytes(msgspec.json.encode({"asked": asked, "plan": plan}))
@@ -130,6 +150,52 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     else:
         _report(trained)
     ctx.exit(DONE)
+
+
+def _by_trl(ctx: click.Context, given: dict[str, Any]) -> None:
+    resume: Path | None = given["resume"]
+    if resume is not None:
+        _refuse_with_resume(ctx)
+        folder = resume
+        try:
+            asked = msgspec.json.decode((folder / _TRL).read_bytes(), type=train_trl.TrlAsked)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise Usage(f"{folder} is no folder of a training by TRL: {error}") from None
+    else:
+        others = [name for name in ctx.params if name not in (*train_trl.SHARED, *train_trl.OPTIONS)]
+        _refuse_options(ctx, others, "--trainer quintain")
+        folder = _new_folder(given)
+        asked = train_trl.asked_of(given)
+        folder.mkdir(parents=True)
+        (folder / _TRL).write_bytes(msgspec.json.encode(asked))
+    try:
+        told = train_trl.run_trl(asked, folder, resume=resume is not None)
+    except KeyboardInterrupt:
+        click.echo(f"interrupted; to go on: quintain train --resume {shlex.quote(str(folder))}", err=True)
+        sys.exit(INTERRUPTED)
+    if given["as_json"]:
+        say_json(told)
+    else:
+        solved = told.last.get("solved")
+        click.echo(f"{told.steps} updates of {told.trained_parameters} of {told.parameters} weights in "
+                   f"{clock(told.seconds)}" + ("" if solved is None else f"; {solved:.1%} of the last batch solved"))
+        click.echo(f"model: {told.model}\nlog: {told.run}/metrics.jsonl")
+    ctx.exit(DONE)
+
+
+def _new_folder(given: dict[str, Any]) -> Path:
+    folder: Path = given["out"] or Path("runs") / time.strftime("train-%Y%m%d-%H%M%S")
+    if folder.exists():
+        raise Usage(f"--out {folder} is there already: choose another, or go on with that training: "
+                    f"quintain train --resume {shlex.quote(str(folder))}")
+    return folder
+
+
+def _refuse_options(ctx: click.Context, names: Iterable[str], where: str) -> None:
+    """Raises Usage for options that were given and mean something to the other trainer only."""
+    given = [name for name in names if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+    if given:
+        raise Usage(f"these belong to {where}: {', '.join(given)}")
 
 
 def _refuse_with_resume(ctx: click.Context) -> None:

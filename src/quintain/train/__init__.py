@@ -36,20 +36,21 @@ from quintain.train.trajectory import Span, Trajectory, rows_of, states_of, traj
 from quintain.train.trl import Asked, TrlRewards, TrlRollouts, episode_reward, named_reward
 from quintain.train.trl_async import LocalWeights, TrlWorker
 from quintain.train.trl_tools import TaskEnvironment, trl_environments
+from quintain.train.trl_training import TrlPlan, TrlTrained, train_with_trl
 from quintain.train.verifiers import verifiers_taskset
 from quintain.train.verl import verl_agent_loop
 
 __all__ = [
-    "Aggregation", "Alarm", "Asked", "Attempted", "Bounds", "Checkpoints", "Control", "Demo", "Drift",
-    "DriftBounds", "DriftMonitor", "Driven", "Ended", "Filter", "Illness", "Judge", "Judged", "Learner", "Level",
-    "Line", "LocalWeights", "Log", "Lost", "Memory", "Plan", "Player", "Reading", "RepairLearning",
-    "RepairSettings", "Row", "ServedWeights", "Share", "Sifted", "Span", "Stage", "Step", "Talk", "TaskEnvironment",
-    "TrainedRepairer", "Trajectory", "TrlRewards", "TrlRollouts", "TrlWorker", "Why", "age_of", "aggregate",
+    "Aggregation", "Alarm", "Asked", "Attempted", "Bounds", "Checkpoints", "Control", "Demo", "Drift", "DriftBounds",
+    "DriftMonitor", "Driven", "Ended", "Filter", "Illness", "Judge", "Judged", "Learner", "Level", "Line",
+    "LocalWeights", "Log", "Lost", "Memory", "Plan", "Player", "Reading", "RepairLearning", "RepairSettings", "Row",
+    "ServedWeights", "Share", "Sifted", "Span", "Stage", "Step", "Talk", "TaskEnvironment", "TrainedRepairer",
+    "Trajectory", "TrlPlan", "TrlRewards", "TrlRollouts", "TrlTrained", "TrlWorker", "Why", "age_of", "aggregate",
     "alarms", "by_batch", "by_episode", "by_state", "by_turn", "case_of", "cispo", "clip_fraction", "contributions",
-    "controlled", "demo_of", "discounted", "dr_grpo", "drift_of", "drift_of_rows", "episode_reward", "gdpo",
-    "gigpo", "grpo", "gspo", "kl_k1", "kl_k2", "kl_k3", "lines_of", "masked_weights", "named_reward",
-    "openrlhf_agent", "paid", "picture", "ppo_clip", "reinforce_plus_plus", "repair_learner", "rloo", "rows_of",
-    "sift", "skyrl_environment", "spark_line", "spread", "states_of", "tinker_group", "train", "trajectory_of",
+    "controlled", "demo_of", "discounted", "dr_grpo", "drift_of", "drift_of_rows", "episode_reward", "gdpo", "gigpo",
+    "grpo", "gspo", "kl_k1", "kl_k2", "kl_k3", "lines_of", "masked_weights", "named_reward", "openrlhf_agent", "paid",
+    "picture", "ppo_clip", "reinforce_plus_plus", "repair_learner", "rloo", "rows_of", "sift", "skyrl_environment",
+    "spark_line", "spread", "states_of", "tinker_group", "train", "train_with_trl", "trajectory_of",
     "trl_environments", "truncated_weights", "useful", "verifiers_taskset", "verl_agent_loop", "whiten",
     "with_control", "with_rewards", "worth", "write_page",
 ]
