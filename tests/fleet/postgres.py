@@ -7,7 +7,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,9 +20,10 @@ def programs() -> Path | None:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[str]:
-    """The URL of a server that listens on a socket in a folder of its own and ends with the block. The server refuses
-    to be root, so for root it runs as the user that the package made."""
+def running(folder: Path, *, within: Sequence[str] = (), listen: str = "") -> Iterator[str]:
+    """The URL of a server that listens on a socket in a folder of its own, or at an address, and ends with the block.
+    The server refuses to be root, so for root it runs as the user that the package made. `within` is what its command
+    begins with, for root only."""
     home = Path(tempfile.mkdtemp(prefix="quintain-pg-"))
     user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
     who = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
@@ -33,16 +34,21 @@ def running(folder: Path) -> Iterator[str]:
         subprocess.run(
             [folder / "initdb", "-D", data, "-A", "trust", "-U", "quintain", "--no-sync"], check=True, stdout=log,
             stderr=log, cwd=home, timeout=120, **who)
-        server = subprocess.Popen(
-            [folder / "postgres", "-D", data, "-k", home, "-c", "listen_addresses=", "-c", "fsync=off"], stdout=log,
-            stderr=log, cwd=home, **who)
+        if listen:
+            with (data / "pg_hba.conf").open("a") as access:
+                access.write(f"host all all {listen}/24 trust\n")
+        words = [folder / "postgres", "-D", data, "-k", home, "-c", f"listen_addresses={listen}", "-c", "fsync=off"]
+        if within:
+            as_user = [f"--reuid={user}", f"--regid={pwd.getpwnam(user).pw_gid}", "--clear-groups"]
+            words, who = [*within, "setpriv", *as_user, *words], {}
+        server = subprocess.Popen(words, stdout=log, stderr=log, cwd=home, **who)
     try:
         for _ in range(600):
             up = subprocess.run([folder / "pg_isready", "-q", "-h", home], check=False, timeout=30)
             if up.returncode == 0 or server.poll() is not None:
                 break
         assert server.poll() is None, (home / "log").read_text()
-        yield f"postgresql://quintain@/postgres?host={home}"
+        yield f"postgresql://quintain@{listen}/postgres" if listen else f"postgresql://quintain@/postgres?host={home}"
     finally:
         server.terminate()
         server.wait(60)

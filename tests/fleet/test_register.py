@@ -222,6 +222,38 @@ def test_the_handed_traces_end_with_one_result_from_the_attempt_that_holds_the_l
     asyncio.run(story())
 
 
+def test_a_log_is_kept_with_the_result_that_counts_and_with_no_other(opened: Opened) -> None:
+    async def story() -> None:
+        async with opened() as register:
+            await register.enrol([Job(id=id, kind="code") for id in ("a", "b")])
+            first = await register.begin(["a", "b"], "w1")
+            second = await register.begin(["a"], "w2")
+            assert await register.accept("a", first["a"], b"1.0", log=b"stale") is Answer.LATE
+            assert await register.accept("a", second["a"], b"1.0", log=b"what happened") is Answer.ACCEPTED
+            assert await register.accept("a", second["a"], b"1.0", log=b"what happened") is Answer.ACCEPTED
+            assert await register.accept("b", first["b"], b"1.0") is Answer.ACCEPTED
+            assert await register.log("a") == b"what happened"
+            assert await register.log("b") is None
+
+    asyncio.run(story())
+
+
+def test_two_runs_in_one_database_keep_apart_by_their_schemas(server: str) -> None:
+    async def story() -> None:
+        one, other = [await Register.open(f"{server}&schema=run_{name}") for name in ("one", "other")]
+        for register in (one, other):
+            assert await register.enrol([Job(id="a", kind="code")]) == ("a",)
+        begun = await one.begin(["a"], "w")
+        assert await one.accept("a", begun["a"], b"1.0") is Answer.ACCEPTED
+        assert ((await one.tally()).settled, (await other.tally()).open) == (1, 1)
+        await one.aclose()
+        await other.aclose()
+        with pytest.raises(HouseError, match="schema of letters"):
+            await Register.open(f"{server}&schema=drop table")
+
+    asyncio.run(story())
+
+
 def test_a_database_that_is_not_there_is_named_without_its_password() -> None:
     pytest.importorskip("psycopg", reason="needs the package psycopg (the extra postgres)")
     with pytest.raises(HouseError, match=r"postgresql://127\.0\.0\.1/none") as found:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import click
+import msgspec
 
+from quintain.cli.addresses import queue_of, register_of
+from quintain.cli.engine import Keep
 from quintain.cli.output import plain
-from quintain.cli.worker import queue_of, register_of
 from quintain.fleet import (
-    Crew,
     EpisodeLogs,
     Full,
     Guard,
@@ -23,7 +23,6 @@ from quintain.fleet import (
     heed,
     open_queue,
     order,
-    supervise,
 )
 from quintain.policy import Policy
 from quintain.rollout import Siblings, Ticket, masked, tickets
@@ -35,24 +34,6 @@ _LOOK_SECONDS = 0.5
 _LEASE_SECONDS = 10.0  # how long what a killed worker held stands still
 _OVERLAP_SECONDS = 60.0  # what may have been written down late, by a clock that is not ours
 _WITHDRAWN = "withdrawn: its task is not asked any more"
-
-#: What keeps workers at it until it is told to end: local processes, or an engine that reaches further.
-Keep = Callable[[Register, Queue, asyncio.Event], Awaitable[object]]
-
-
-def locally(run: Run, *, workers: int, sandboxes: int) -> Keep:
-    """`workers` processes on this machine, which share the sandboxes."""
-    slots = -(-sandboxes // workers)
-
-    def words(nth: int) -> list[str]:
-        return [sys.executable, "-m", "quintain", "worker", str(run.path), "--slots", str(slots), "--name",
-                f"worker-{nth}"]
-
-    async def keep(register: Register, queue: Queue, told: asyncio.Event) -> None:
-        await supervise(words, register, queue, told=told, crew=Crew(workers=workers), over=lambda tally: False)
-
-    return keep
-
 
 class Gathering:
     """Does by workers what a `rollout.Collector` does itself, for the same consumers: tasks in, groups out. Made by
@@ -148,12 +129,20 @@ class Gathering:
                 continue
             self._seen.add(id)
             found.append(id)
-            known = len(tuple(self._run.journal.read(id)))
-            for event in self._logs.read(id)[known:]:
+            for event in await self._news(id):
                 self._run.journal.append(event)
                 self._watch(event)
             await asyncio.sleep(0)
         return found
+
+    async def _news(self, id: str) -> Sequence[Event]:
+        """What the run's journal does not have of an episode that has ended. Where its worker's log cannot be read from
+        here, it was handed in with the result."""
+        known = tuple(self._run.journal.read(id))
+        sent = await self._register.log(id)
+        if sent is None:
+            return self._logs.read(id)[len(known):]
+        return unheard(known, msgspec.json.decode(sent, type=tuple[Event, ...]))
 
     async def _episode(self, id: str) -> Episode | None:
         """What came of it; `None` where it was given up before it began."""
@@ -169,6 +158,17 @@ class Gathering:
             await self._register.withdraw(id, _WITHDRAWN)
 
 
+def unheard(known: Sequence[Event], sent: Sequence[Event]) -> Sequence[Event]:
+    """What of an episode's log that was kept elsewhere comes behind what is known here, its events numbered on. Mostly
+    that is all of it, or what follows the part that was taken in when this process was killed."""
+    def unnumbered(events: Sequence[Event]) -> list[Event]:
+        return [msgspec.structs.replace(event, index=0) for event in events]
+
+    old, new = unnumbered(known), unnumbered(sent)
+    shared = next(n for n in range(min(len(old), len(new)), -1, -1) if old[len(old) - n:] == new[:n])
+    return [msgspec.structs.replace(event, index=len(known) + nth) for nth, event in enumerate(sent[shared:])]
+
+
 @asynccontextmanager
 async def crewed(
     run: Run, keep: Keep, *, watch: Callable[[Event], None], admits: Callable[[str], bool] = lambda task: True,
@@ -176,9 +176,9 @@ async def crewed(
 ) -> AsyncIterator[Gathering]:
     """Workers, as `keep` has them, and what they are to play. Any of them may be killed, and this process too: a run
     that is resumed goes on with what each episode had come to. `guard` may stop kinds of work meanwhile."""
-    opened = await open_queue(queue or queue_of(run.path), Terms(lease_seconds=_LEASE_SECONDS))
+    opened = await open_queue(queue_of(run.path, queue), Terms(lease_seconds=_LEASE_SECONDS))
     try:
-        rows = await Register.open(register or register_of(run.path))
+        rows = await Register.open(register_of(run.path, register))
         try:
             told = asyncio.Event()
             async with asyncio.TaskGroup() as group:

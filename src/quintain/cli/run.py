@@ -17,6 +17,7 @@ import msgspec
 
 from quintain import __version__
 from quintain.cli.curriculum import Collects, Lessons, Plan, place_of, played
+from quintain.cli.engine import Fleet, by_workers
 from quintain.cli.exits import DONE, FAILED, INTERRUPTED, Failed, Usage
 from quintain.cli.live import Pulse, Screen, clock
 from quintain.cli.options import basing, choosing, pair_of
@@ -79,8 +80,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("-n", "size", type=click.IntRange(min=1), default=1, show_default=True, help="Episodes for each task.")
 @click.option("--sandboxes", type=click.IntRange(min=1), default=default_sandboxes(), show_default=True,
               help="How many episodes hold sandboxes at once; everything else follows.")
-@click.option("--workers", type=click.IntRange(min=1), metavar="N",
-              help="Play in so many worker processes, which share the sandboxes, and may be killed.")
+@by_workers
 @click.option("--seed", type=int, default=0, show_default=True, help="Makes sampling repeatable where it can be.")
 @choosing
 @click.option("--out", type=click.Path(path_type=Path), help="The new run folder (else one below runs/).")
@@ -102,7 +102,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 @click.pass_context
 def command(
     ctx: click.Context, tasks: str | None, policy: str | None, size: int, sandboxes: int, seed: int, choice: Choice,
-    out: Path | None, resume: Path | None, health: Path | None, curriculum: int | None, workers: int | None,
+    out: Path | None, resume: Path | None, health: Path | None, curriculum: int | None, fleet: Fleet | None,
     places: int | None, bases: tuple[str, ...], backend: str, base_url: str | None, model: str | None,
     temperature: float | None, max_tokens: int | None, as_json: bool,
 ) -> None:
@@ -156,7 +156,7 @@ def command(
         runs, name = (out.parent, out.name) if out is not None else (Path("runs"), None)
         run = Run.create(runs, asked, name=name)
     with run:
-        summary = _play(run, parts, workers)
+        summary = _play(run, parts, fleet)
     _report(summary, run, as_json=as_json)
     ctx.exit(summary.exit_code)
 
@@ -190,7 +190,7 @@ def _given(ctx: click.Context, name: str) -> bool:
 
 
 def _refuse_with_resume(ctx: click.Context) -> None:
-    allowed = {"resume", "sandboxes", "workers", "as_json"}
+    allowed = {"resume", "sandboxes", "workers", "engine", "queue", "register", "as_json"}
     extra = [name for name in ctx.params if name not in allowed and _given(ctx, name)]
     if extra:
         raise Usage(f"--resume goes on with what the run was asked: it cannot be given with {', '.join(extra)}")
@@ -200,7 +200,7 @@ def _text(value: Choice | Endpoint | Plan) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _play(run: Run, parts: Parts, workers: int | None) -> Summary:
+def _play(run: Run, parts: Parts, fleet: Fleet | None) -> Summary:
     """Play what is still to be played. Raises HouseError as the journal does, after saying how to go on."""
     asked = run.definition
     if content_digest(parts.tasks.ids) != asked.taskset_digest:
@@ -213,7 +213,7 @@ def _play(run: Run, parts: Parts, workers: int | None) -> Summary:
     before = pulse.counts().episodes
     finished = True
     try:
-        asyncio.run(_collect(run, parts, pulse, skipped, workers))
+        asyncio.run(_collect(run, parts, pulse, skipped, fleet))
     except (KeyboardInterrupt, asyncio.CancelledError):
         finished = False
     except HouseError:
@@ -234,7 +234,7 @@ def _play(run: Run, parts: Parts, workers: int | None) -> Summary:
     )
 
 
-async def _collect(run: Run, parts: Parts, pulse: Pulse, skipped: Skipped, workers: int | None) -> None:
+async def _collect(run: Run, parts: Parts, pulse: Pulse, skipped: Skipped, fleet: Fleet | None) -> None:
     """Every episode that is not finished yet, under a live view. SIGTERM ends it as Ctrl-C does."""
     asked = run.definition
     task = asyncio.current_task()
@@ -257,7 +257,7 @@ async def _collect(run: Run, parts: Parts, pulse: Pulse, skipped: Skipped, worke
                     watch(event)
                     tending.watch(event)
 
-                async with _collecting(run, parts, tending, see, workers) as collector:
+                async with _collecting(run, parts, tending, see, fleet) as collector:
                     if parts.plan is not None:
                         await _by_curriculum(run, parts, parts.plan, collector, tending, skipped, screen.beat)
                         return
@@ -271,19 +271,21 @@ async def _collect(run: Run, parts: Parts, pulse: Pulse, skipped: Skipped, worke
 
 @asynccontextmanager
 async def _collecting(
-    run: Run, parts: Parts, tending: Tended, see: Callable[[Event], None], workers: int | None,
+    run: Run, parts: Parts, tending: Tended, see: Callable[[Event], None], fleet: Fleet | None,
 ) -> AsyncIterator[Collects]:
     """Who plays: this process, or workers that it keeps."""
-    if workers is None:
+    if fleet is None:
         yield Collector(
             tending.environment, run.journal.append, seed=run.definition.seed, concurrency=parts.sandboxes,
             past=run.journal.read, watch=see, admits=tending.admits, patience=PATIENCE,
         )
         return
-    from quintain.cli.crew import crewed, locally
+    from quintain.cli.crew import crewed
 
-    keep = locally(run, workers=workers, sandboxes=parts.sandboxes)
-    async with crewed(run, keep, watch=see, admits=tending.admits) as gathering:
+    keep = fleet.keep(run, sandboxes=parts.sandboxes)
+    async with crewed(
+        run, keep, watch=see, admits=tending.admits, queue=fleet.queue, register=fleet.register,
+    ) as gathering:
         yield gathering
 
 

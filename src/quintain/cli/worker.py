@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from quintain.cli.addresses import queue_of, register_of
 from quintain.cli.exits import DONE
 from quintain.cli.run import PATIENCE, Parts
 from quintain.cli.wire import open_house
@@ -28,27 +29,20 @@ if TYPE_CHECKING:
 STILL_SECONDS = 60.0
 
 
-def queue_of(run: Path) -> str:
-    """Where a run's queue is, where nothing else is said."""
-    return str(run / "queue.db")
-
-
-def register_of(run: Path) -> str:
-    """Where a run's register is, where nothing else is said."""
-    return str(run / "register.db")
-
-
 @click.command("worker")
 @click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--queue", metavar="WHERE", envvar="QUINTAIN_QUEUE",
-              help="A file, or nats://[TOKEN@]HOST[:PORT][/NAME] [default: that of the run's folder].")
+              help="A file, or nats://[TOKEN@]HOST[:PORT][/NAME] [default: in the run's folder].")
 @click.option("--register", metavar="WHERE", envvar="QUINTAIN_REGISTER",
-              help="A file, or postgresql://… [default: that of the run's folder].")
+              help="A file, or postgresql://…[?schema=NAME] [default: in the run's folder].")
 @click.option("--slots", type=click.IntRange(min=1), help="Episodes at once [default: the run's sandboxes].")
 @click.option("--name", help="What it is called in the register [default: the host and the process].")
+@click.option("--apart", is_flag=True,
+              help="RUN lies on this host alone: hand in each episode's log with its result.")
 @click.pass_context
 def command(
     ctx: click.Context, run: Path, queue: str | None, register: str | None, slots: int | None, name: str | None,
+    apart: bool,
 ) -> None:
     """Play episodes of RUN, a run folder, until told to end (SIGTERM or Ctrl-C): what runs then is given back after
     half a minute, and whoever takes it goes on with it. `quintain run --workers` starts workers itself.
@@ -64,12 +58,14 @@ def command(
     with Run.open(run) as opened:
         asked = opened.definition
     parts = Parts.of(asked, slots or asked.sandboxes)
-    left = asyncio.run(_work(run, asked, parts, queue or queue_of(run), register or register_of(run),
-                             name or f"{socket.gethostname()}-{os.getpid()}"))
+    left = asyncio.run(_work(run, asked, parts, queue_of(run, queue), register_of(run, register),
+                             name or f"{socket.gethostname()}-{os.getpid()}", apart))
     ctx.exit(QUARANTINED if left is Left.QUARANTINED else DONE)
 
 
-async def _work(run: Path, asked: Definition, parts: Parts, where: str, register_where: str, name: str) -> Left:
+async def _work(
+    run: Path, asked: Definition, parts: Parts, where: str, register_where: str, name: str, apart: bool,
+) -> Left:
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
@@ -82,6 +78,7 @@ async def _work(run: Path, asked: Definition, parts: Parts, where: str, register
                 name, queue, register, EpisodeLogs(run), policy=parts.policy,
                 environment=Diagnosing(environment) if "health" in asked.options else environment,
                 ticket=lambda job: _ticket(parts.tasks, job), slots=parts.sandboxes, care=Care(patience=PATIENCE),
+                apart=apart,
             )
             return await worker.work(told)
     finally:

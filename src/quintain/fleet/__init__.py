@@ -6,7 +6,8 @@ from quintain.fleet.base import BODY_BYTES, Job, Kept, Line, Queue, Stats
 from quintain.fleet.entries import Answer, End, Entry, Reconciled, State, Tally, Tried
 from quintain.fleet.guards import Guard, heed, quota, strictest
 from quintain.fleet.heart import Heart
-from quintain.fleet.local import QUARANTINED, Crew, supervise
+from quintain.fleet.host import Host, Post, Witness
+from quintain.fleet.local import CANNOT, QUARANTINED, Crew, supervise
 from quintain.fleet.logs import EpisodeLogs
 from quintain.fleet.memory import MemoryQueue
 from quintain.fleet.nats import NatsQueue
@@ -16,6 +17,7 @@ from quintain.fleet.plan_pace import Pace, Pacing
 from quintain.fleet.plan_party import Share
 from quintain.fleet.plan_tail import Moves, Race, Spares, Tail
 from quintain.fleet.plan_words import Ask, Fairness, Placement, Room, Why
+from quintain.fleet.ray import RayAddress
 from quintain.fleet.register import Register, reconcile
 from quintain.fleet.server import NatsServer, nats_server, serve_nats
 from quintain.fleet.simulation import World, simulate
@@ -25,11 +27,11 @@ from quintain.fleet.watchdog import STALLED, watchdog
 from quintain.fleet.worker import Care, Left, Order, Worker, order
 
 __all__ = [
-    "Answer", "Ask", "BODY_BYTES", "Card", "Care", "Count", "Crew", "End", "Entry", "EpisodeLogs", "Fairness",
-    "Flood", "Full", "Gone", "Guard", "Heart", "Job", "Kept", "Lease", "Left", "Line", "Load", "MemoryQueue", "Moves",
-    "NatsQueue", "NatsServer", "Order", "Pace", "Pacing", "Place", "Placement", "Planner", "QUARANTINED", "Queue",
-    "Race", "Reconciled", "Register", "Report", "Room", "STALLED", "Scenario", "Share", "Shelf", "Spares",
-    "SqliteQueue", "State", "Stats", "Tail", "Tally", "Terms", "Tried", "Weather", "Why", "Worker", "World", "heed",
-    "nats_server", "open_queue", "order", "quota", "reconcile", "serve_nats", "simulate", "strictest", "supervise",
-    "usual_loads", "watchdog",
+    "Answer", "Ask", "BODY_BYTES", "CANNOT", "Card", "Care", "Count", "Crew", "End", "Entry", "EpisodeLogs", "Fairness",
+    "Flood", "Full", "Gone", "Guard", "Heart", "Host", "Job", "Kept", "Lease", "Left", "Line", "Load", "MemoryQueue",
+    "Moves", "NatsQueue", "NatsServer", "Order", "Pace", "Pacing", "Place", "Placement", "Planner", "Post",
+    "QUARANTINED", "Queue", "Race", "RayAddress", "Reconciled", "Register", "Report", "Room", "STALLED", "Scenario",
+    "Share", "Shelf", "Spares", "SqliteQueue", "State", "Stats", "Tail", "Tally", "Terms", "Tried", "Weather", "Why",
+    "Witness", "Worker", "World", "heed", "nats_server", "open_queue", "order", "quota", "reconcile", "serve_nats",
+    "simulate", "strictest", "supervise", "usual_loads", "watchdog",
 ]

@@ -17,6 +17,8 @@ _SCHEMA = (
         id text not null references episodes, attempt bigint not null, worker text not null, began {float} not null,
         ended {float}, outcome text not null default 'running', reason text not null default '', result {bytes},
         primary key (id, attempt))""",
+    """create table if not exists logs(
+        id text not null references episodes, attempt bigint not null, log {bytes} not null, primary key (id))""",
     "create index if not exists episodes_open on episodes(id) where state = 'open'",
     "create index if not exists episodes_closed on episodes(settled) where state <> 'open'",
 )
@@ -32,7 +34,7 @@ class Roll:
         self._clock = clock
         with session.transaction():
             session.ask(session.alone)
-            for statement in _SCHEMA:
+            for statement in (*session.prelude, *_SCHEMA):
                 session.ask(statement.format(**session.types))
 
     def close(self) -> None:
@@ -63,7 +65,7 @@ class Roll:
                                   (id, found[id], worker, now))
         return found
 
-    def accept(self, id: str, attempt: int, result: bytes) -> Answer:
+    def accept(self, id: str, attempt: int, result: bytes, log: bytes | None) -> Answer:
         now = self._clock()
         with self._session.transaction():
             if self._session.ask(
@@ -72,6 +74,8 @@ class Roll:
                 (result, now, id, attempt)):
                 self._session.ask("update attempts set outcome = 'accepted', ended = ? where id = ? and attempt = ?",
                                   (now, id, attempt))
+                if log is not None:
+                    self._session.ask("insert into logs(id, attempt, log) values (?, ?, ?)", (id, attempt, log))
                 return Answer.ACCEPTED
             rows = self._session.ask("select accepted from episodes where id = ? and attempt >= ? and 0 < ?",
                                      (id, attempt, attempt))
@@ -139,6 +143,11 @@ class Roll:
                 result=None if late is None else bytes(late),
             ) for n, worker, began, ended, outcome, why, late in tried),
         )
+
+    def log(self, id: str) -> bytes | None:
+        with self._session.transaction():
+            rows = self._session.ask("select log from logs where id = ?", (id,))
+        return bytes(rows[0][0]) if rows else None
 
     def tally(self) -> Tally:
         with self._session.transaction():

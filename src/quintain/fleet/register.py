@@ -39,7 +39,7 @@ class Register:
     async def open(
         cls, where: str | Path, *, clock: Callable[[], float] = time.time, power_safe: bool = False,
     ) -> Self:
-        """`where` is the path of a file, or postgresql://USER:PASSWORD@HOST/DATABASE."""
+        """`where` is the path of a file, or postgresql://USER:PASSWORD@HOST/DATABASE[?schema=NAME]."""
         text = str(where)
         if text.startswith(("postgresql://", "postgres://")):
             host = urlsplit(text)
@@ -74,9 +74,14 @@ class Register:
         there is nothing to do. From now on no earlier attempt can commit."""
         return await self._thread.run(lambda: self._roll.begin(ids, worker))
 
-    async def accept(self, id: str, attempt: int, result: bytes) -> Answer:
-        """Hand in a result. It counts if the episode is open and no later attempt was begun."""
-        return await self._thread.run(lambda: self._roll.accept(id, attempt, result))
+    async def accept(self, id: str, attempt: int, result: bytes, *, log: bytes | None = None) -> Answer:
+        """Hand in a result. It counts if the episode is open and no later attempt was begun. `log` is kept with a
+        result that counts: the episode's own journal, where nobody else can read it."""
+        return await self._thread.run(lambda: self._roll.accept(id, attempt, result, log))
+
+    async def log(self, id: str) -> bytes | None:
+        """The log that came with the result that counts, if one did."""
+        return await self._thread.run(lambda: self._roll.log(id))
 
     async def fail(self, id: str, attempt: int, reason: str) -> bool:
         """An attempt ended without a result; the episode stays open. False where it had ended already."""

@@ -68,12 +68,13 @@ class Left(StrEnum):
 
 class Worker:
     """Plays up to `slots` episodes at once, and takes leases for no more than are free. `ticket` finds what an order
-    asks; it raises TaskError for a task that is not fit to be asked. `kinds` is what it can do (`None`: everything)."""
+    asks; it raises TaskError for a task that is not fit to be asked. `kinds` is what it can do (`None`: everything).
+    `apart` hands in each episode's log with its result, for who cannot read `logs`."""
 
     def __init__(
         self, name: str, queue: Queue, register: Register, logs: EpisodeLogs, *, environment: Environment,
         policy: Policy, ticket: Callable[[Job], Ticket], slots: int = 1, kinds: Collection[str] | None = None,
-        care: Care | None = None,
+        care: Care | None = None, apart: bool = False,
     ) -> None:
         if slots < 1:
             raise ValueError(f"slots must be at least 1, found {slots}")
@@ -87,6 +88,7 @@ class Worker:
         self._slots = slots
         self._kinds = kinds
         self._care = care or Care()
+        self._apart = apart
         self._heart = Heart(queue)
         self._running: set[asyncio.Task[None]] = set()
         self._freed = asyncio.Event()
@@ -171,12 +173,13 @@ class Worker:
             return
         with journal:
             episode = await self._episode(ticket, journal)
+            log = msgspec.json.encode(tuple(journal.read(lease.id))) if self._apart else None
         broken = episode.broken
         if broken is not None and broken.owner is Owner.HOUSE:
             await self._register.fail(lease.id, begun[lease.id], str(broken))
             raise HouseError(broken.kind, broken.message)
         self._faults = 0
-        answer = await self._register.accept(lease.id, begun[lease.id], msgspec.json.encode(episode))
+        answer = await self._register.accept(lease.id, begun[lease.id], msgspec.json.encode(episode), log=log)
         if answer is not Answer.ACCEPTED:
             _log.warning("%s: the result of attempt %d came %s", lease.id, begun[lease.id], answer.value)
         await self._queue.ack([self._heart.drop(lease)])
