@@ -1,6 +1,8 @@
 """What does one sandbox cost: from the hot pool, from cold, and beside bubblewrap, runc and gVisor in the same run?
 
-Wall times are medians over all starts. CPU is read from one control group that holds this script and all that it
+Wall times are medians over all starts. `hot_` is a step's demand on a pool: twenty sandboxes asked for one after the
+other, `true` run in each, then a pause in which the pool fills up; `hot_idle_p50_ms` is one sandbox at a time, with 20 ms
+of idleness before it, after which each wake-up and each page costs more. CPU is read from one control group that holds this script and all that it
 starts (engine, launcher, sandbox, program), for us and for the peers alike; the kernel's own threads are in nobody's
 figure. The ratios take our CPU where sandboxes are asked for by twenty, as a training step does; `single_cpu_ms` is one
 by one. The ComputeSDK form (time from asking for a sandbox to its first command's answer; sequential, staggered by
@@ -34,17 +36,22 @@ def percentile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
-async def hot(backend: NativeBackend, rounds: int) -> list[float]:
-    """Milliseconds from asking the pool to the end of `true`, a little apart so that the pool can refill."""
+async def hot(backend: NativeBackend, rounds: int, *, row: int, pause_seconds: float) -> list[float]:
+    """Milliseconds from asking the pool to the end of `true`; before each `row` a pause, and until the pool is full."""
     found = []
-    async with Pool(backend, sandboxes=32, floor=8, ceiling=16, limits=LIMITS) as pool:
-        await asyncio.sleep(0.5)
-        for _ in range(rounds):
+    floor = 2 * row + 8
+    async with Pool(backend, sandboxes=3 * row + 24, floor=floor, ceiling=2 * row + 16, limits=LIMITS) as pool:
+        for n in range(rounds):
+            while n % row == 0:
+                await asyncio.sleep(pause_seconds)
+                if pool.statistics.parked >= floor:
+                    break
             start = time.perf_counter()
             async with pool.acquire() as box:
                 await box.run(["true"])
                 found.append((time.perf_counter() - start) * 1e3)
-            await asyncio.sleep(0.02)
+        if pool.statistics.cold:
+            raise RuntimeError(f"expected all of a pool's sandboxes to be parked, found {pool.statistics}")
     return found
 
 
@@ -155,12 +162,14 @@ async def measure(account: Account, quick: bool) -> dict[str, object]:
     async with NativeBackend() as backend:
         async with backend.open(limits=LIMITS):
             pass
-        parked = await hot(backend, rounds)
+        parked = await hot(backend, rounds, row=20, pause_seconds=0.3)
+        idle = await hot(backend, rounds // 2, row=1, pause_seconds=0.02)
         fresh, cpu = await cold(backend, account, rounds)
         together = await batched(backend, account, 6 if quick else 25)
         shapes = await interactive(backend, 20 if quick else 100)
     return {
         "hot_p50_ms": round(statistics.median(parked), 3), "hot_p99_ms": round(percentile(parked, 0.99), 3),
+        "hot_idle_p50_ms": round(statistics.median(idle), 3),
         "cold_p50_ms": round(statistics.median(fresh), 3), "cold_p99_ms": round(percentile(fresh, 0.99), 3),
         "cpu_ms": round(together, 3), "single_cpu_ms": round(cpu, 3), "time_to_interactive_ms": shapes,
     }

@@ -51,7 +51,7 @@ class Request:
 
 
 class Agent:
-    """Speaks to PID 1 of one sandbox. `gone` is set when the socket has closed."""
+    """Speaks to PID 1 of one sandbox. `gone` when the socket has closed."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -62,7 +62,7 @@ class Agent:
         self._sending = asyncio.Lock()
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = loop.create_future()
-        self.gone = asyncio.Event()
+        self.gone = False
         loop.add_reader(sock.fileno(), self._on_readable)
 
     async def wait_ready(self) -> None:
@@ -82,7 +82,7 @@ class Agent:
         self._vanish("the sandbox was closed")
 
     def _vanish(self, why: str) -> None:
-        self.gone.set()
+        self.gone = True
         if not self._ready.done():
             self._ready.set_exception(HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"before it was ready, {why}"))
             self._ready.exception()
@@ -122,17 +122,23 @@ class Agent:
                     os.close(fd)
 
     async def _send(self, message: bytes, fds: Sequence[int] = ()) -> None:
-        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-        while True:
-            if self.gone.is_set():
-                raise HouseError(FaultKind.SANDBOX_LOST, "its agent ended")
-            try:
-                self._socket.sendmsg([message], ancillary)
-                return
-            except BlockingIOError:
-                await self._wait_writable()
-            except OSError as error:
-                raise HouseError(FaultKind.SANDBOX_LOST, f"its agent cannot be reached: {error}") from None
+        while not self._sent(message, fds):
+            await self._wait_writable()
+
+    def _sent(self, message: bytes, fds: Sequence[int]) -> bool:
+        """Whether there was room. Raises HouseError(SANDBOX_LOST)."""
+        if self.gone:
+            raise HouseError(FaultKind.SANDBOX_LOST, "its agent ended")
+        try:
+            if fds:
+                self._socket.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+            else:
+                self._socket.send(message)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise HouseError(FaultKind.SANDBOX_LOST, f"its agent cannot be reached: {error}") from None
+        return True
 
     async def _wait_writable(self) -> None:
         loop = asyncio.get_running_loop()
@@ -162,7 +168,7 @@ class Agent:
         self._send_unsent()
 
     def _send_unsent(self) -> None:
-        while self._unsent and not self.gone.is_set():
+        while self._unsent and not self.gone:
             try:
                 self._socket.send(self._unsent[0])
             except BlockingIOError:
@@ -174,7 +180,7 @@ class Agent:
             self._unsent.popleft()
 
     def _number(self) -> int:
-        if self.gone.is_set():
+        if self.gone:
             raise HouseError(FaultKind.SANDBOX_LOST, "its agent ended")
         number, self._next = self._next, self._next + 1
         return number
@@ -187,8 +193,9 @@ class Agent:
     async def _submit(self, op: A, number: int, body: bytes, *, stdin: bytes = b"", channel: int | None = None) -> None:
         room = _wire.FRAME_BYTES - _wire.FRAME.size
         if not stdin and len(body) <= room and not self._sending.locked():
-            await self._send(_wire.FRAME.pack(op, number) + body, () if channel is None else (channel,))
-            return
+            frame = _wire.FRAME.pack(op, number) + body
+            if self._sent(frame, () if channel is None else (channel,)):
+                return
         async with self._sending:
             for at in range(0, len(stdin), room):
                 await self._send(_wire.FRAME.pack(A.STDIN, number) + stdin[at : at + room])
@@ -244,6 +251,7 @@ class Agent:
             body = _request_of(argv, env, cwd, limits, flags, terminal)
             await self._submit(A.RUN, running.number, body, stdin=stdin or b"", channel=channel)
             async with asyncio.timeout(GRACE_SECONDS):
+                assert running.started is not None  # it streams
                 await asyncio.shield(running.started)
         except TimeoutError:
             self._abandon(running)

@@ -29,6 +29,7 @@ class StartedProcess:
     @property
     def pid(self) -> int:
         """Its number inside the sandbox; 0 when it could not be started."""
+        assert self._running.started is not None  # it streams
         return self._running.started.result()
 
     @property
@@ -37,7 +38,7 @@ class StartedProcess:
 
     @property
     def gone(self) -> bool:
-        return self._running.gone.is_set()
+        return self._running.gone
 
     async def wait(self) -> Outcome:
         try:

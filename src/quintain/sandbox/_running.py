@@ -57,9 +57,9 @@ class Running:
     ) -> None:
         loop = asyncio.get_running_loop()
         self.number = number
-        self.started: asyncio.Future[int] = loop.create_future()
+        self.started: asyncio.Future[int] | None = loop.create_future() if streaming else None
         self.done: asyncio.Future[Exit] = loop.create_future()
-        self.gone = asyncio.Event()
+        self.gone = False  # nothing of it is left
         self.lingers = False
         self.forget: Callable[[], object] = _nothing
         self._deadline = loop.time() + limits.wall_seconds + GRACE_SECONDS
@@ -70,9 +70,8 @@ class Running:
         self._streaming = streaming
         self._owed = 0
         self._room = _wire.WINDOW_BYTES
-        self._room_news = asyncio.Event()
+        self._news: asyncio.Event | None = None  # of room or pieces, once somebody waits for either
         self._pieces: deque[tuple[str, bytes]] | None = None
-        self._piece_news = asyncio.Event()
 
     # ---- what the agent says ----
     def take(self, op: int, body: bytes, fds: tuple[int, ...] = ()) -> None:
@@ -82,7 +81,7 @@ class Running:
             _settle(self.started, _wire.NUMBER.unpack(body)[0])
         elif op == A.TAKEN:
             self._room += _wire.NUMBER.unpack(body)[0]
-            self._room_news.set()
+            self._wake()
         elif op == A.EXIT:
             self.hold_clock()
             _settle(self.started, 0)
@@ -98,21 +97,27 @@ class Running:
             self._leave()
 
     def _leave(self) -> None:
-        self.gone.set()
+        self.gone = True
         self.forget()
 
     def fail(self, error: HouseError) -> None:
         self.hold_clock()
         for waiting in (self.started, self.done):
-            if not waiting.done():
+            if waiting is not None and not waiting.done():
                 waiting.set_exception(error)
                 waiting.exception()  # seen: nobody may be waiting any more
-        self.gone.set()
+        self.gone = True
         self._wake()
 
     def _wake(self) -> None:
-        self._room_news.set()
-        self._piece_news.set()
+        if self._news is not None:
+            self._news.set()
+
+    async def _hear(self) -> None:
+        """Waits for news; all that wait are woken and look for themselves."""
+        if self._news is None or self._news.is_set():
+            self._news = asyncio.Event()
+        await self._news.wait()
 
     def _take_output(self, which: int, data: bytes) -> None:
         self._kept[which].add(data)
@@ -123,7 +128,7 @@ class Running:
             self._consumed(len(data))
         else:
             self._pieces.append((("stdout", "stderr")[which], data))
-            self._piece_news.set()
+            self._wake()
 
     def _consumed(self, size: int) -> None:
         if not self._streaming or self.done.done():
@@ -164,8 +169,7 @@ class Running:
         view = memoryview(data)
         while view and not self.done.done():
             if self._room <= 0:
-                self._room_news.clear()
-                await self._room_news.wait()
+                await self._hear()
                 continue
             piece = bytes(view[: min(self._room, _wire.FRAME_BYTES - _wire.FRAME.size)])
             view = view[len(piece) :]
@@ -187,14 +191,13 @@ class Running:
                 self._consumed(len(data))
             if self.done.done():
                 return
-            self._piece_news.clear()
-            await self._piece_news.wait()
+            await self._hear()
 
 
 def _nothing() -> None:
     """Nobody keeps a record of it."""
 
 
-def _settle(waiting: asyncio.Future[T], value: T) -> None:
-    if not waiting.done():
+def _settle(waiting: asyncio.Future[T] | None, value: T) -> None:
+    if waiting is not None and not waiting.done():
         waiting.set_result(value)

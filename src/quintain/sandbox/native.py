@@ -90,7 +90,8 @@ class NativeSandbox:
         if warm and not self._cell.engine.warm:
             raise ValueError("expected a warm interpreter (NativeBackend(warm=Warm())), found a backend without")
         try:
-            await self._join()
+            if self._cell.bare:
+                await self._join()
             self._begin()
             done = await self._agent.run(
                 argv, stdin=stdin, env=self._environment(env), cwd=cwd, limits=limits, channel=channel, warm=warm,

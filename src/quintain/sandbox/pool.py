@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from types import TracebackType
 
 import msgspec
@@ -39,6 +39,24 @@ class _Parked(msgspec.Struct):
     sandbox: Sandbox
     stack: AsyncExitStack
     checked_at: float
+
+
+class _Acquired:
+    """A sandbox of a pool in its caller's hands; what `asynccontextmanager` would make of it, for less."""
+
+    def __init__(self, take: Callable[[], Awaitable[_Parked]], give_back: Callable[[_Parked], None]) -> None:
+        self._take, self._give_back = take, give_back
+        self._item: _Parked | None = None
+
+    async def __aenter__(self) -> Sandbox:
+        if self._item is not None:
+            raise RuntimeError("expected one use of an acquired sandbox, found a second")
+        self._item = await self._take()
+        return self._item.sandbox
+
+    async def __aexit__(self, *exc: object) -> None:
+        assert self._item is not None
+        self._give_back(self._item)
 
 
 class Pool:
@@ -93,10 +111,9 @@ class Pool:
 
     def acquire(self) -> AbstractAsyncContextManager[Sandbox]:
         """One fresh sandbox: parked if there is one, made on the spot if not. Destroyed behind the caller's back."""
-        return self._acquire()
+        return _Acquired(self._take, self._give_back)
 
-    @asynccontextmanager
-    async def _acquire(self) -> AsyncIterator[Sandbox]:
+    async def _take(self) -> _Parked:
         if self._closing:
             raise RuntimeError("expected an open pool, found one that is closing")
         if self._parked:
@@ -110,11 +127,11 @@ class Pool:
         self._demand_at = self._asked_at = time.monotonic()
         self._target = min(self.ceiling, max(self._target, self._in_use + self.floor))
         self._wake.set()
-        try:
-            yield item.sandbox
-        finally:
-            self._in_use -= 1
-            self._destroy(item)
+        return item
+
+    def _give_back(self, item: _Parked) -> None:
+        self._in_use -= 1
+        self._destroy(item)
 
     async def _make(self, count: int) -> list[_Parked]:
         """`count` sandboxes for which room is held already; gives the room back when they cannot be made."""

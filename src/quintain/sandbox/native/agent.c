@@ -169,6 +169,11 @@ static void reap(void) {
   }
 }
 
+static int is_ending(void) {
+  for (int i = 0; i < highest; i++) if (commands[i].state == ENDING) return 1;
+  return 0;
+}
+
 static int wait_ms(void) {
   uint64_t now = now_ns(), next = UINT64_MAX;
   for (int i = 0; i < highest; i++) {
@@ -372,6 +377,7 @@ _Noreturn void agent_main(int socket_fd, struct walls given) {
   int children = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
   if (children < 0) { agent_broken(sock, "make a signalfd", errno); _exit(73); }
   say(A_READY, 0, NULL, 0, NULL, 0);
+  if (walls.cpu_fd >= 0) lay_ahead(); /* not where thousands are made at once, which may run nothing */
   for (;;) {
     p[0] = (struct pollfd){sock, (short)(POLLIN | (packets_queued() ? POLLOUT : 0)), 0};
     p[1] = (struct pollfd){children, POLLIN, 0};
@@ -380,8 +386,8 @@ _Noreturn void agent_main(int socket_fd, struct walls given) {
     flush_packets();
     for (nfds_t i = 2; i < n; i++) if (p[i].revents) attend(&who[i]);
     struct signalfd_siginfo seen[8];
-    while (read(children, seen, sizeof seen) > 0) ;
-    reap();
+    while (p[1].revents && read(children, seen, sizeof seen) > 0) ;
+    if (p[1].revents || is_ending()) reap();
     expire();
     if (p[0].revents & (POLLIN | POLLHUP | POLLERR)) receive();
   }

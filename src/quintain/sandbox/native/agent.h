@@ -44,6 +44,7 @@ void pass_input(struct command *c);
 void end_input(struct command *c);
 
 /* run.c */
+void lay_ahead(void);
 void start(struct command *c, const char *body, size_t n);
 /* The words of a request: its directory, then argv and the environment, NULL-terminated, pointing into the request. */
 struct words { char *cwd, **block, **argv, **envp; };

@@ -133,9 +133,18 @@ struct ends { int theirs[3], report[2], link[2]; };
 
 static void close_pair(int pair[2]) { for (int i = 0; i < 2; i++) if (pair[i] >= 0) { close(pair[i]); pair[i] = -1; } }
 
+/* What the first command will need, made while nobody waits for it. */
+static struct { int pipes[2][2], null; } ahead = {{{-1, -1}, {-1, -1}}, -1};
+
+void lay_ahead(void) {
+  for (int i = 0; i < 2; i++) if (pipe2(ahead.pipes[i], O_CLOEXEC)) { ahead.pipes[i][0] = ahead.pipes[i][1] = -1; return; }
+  ahead.null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 static int lay_pipe(int *read_end, int *write_end) {
-  int pair[2];
-  if (pipe2(pair, O_CLOEXEC)) return -1;
+  int pair[2] = {-1, -1};
+  for (int i = 0; i < 2 && pair[0] < 0; i++) { memcpy(pair, ahead.pipes[i], sizeof pair); ahead.pipes[i][0] = ahead.pipes[i][1] = -1; }
+  if (pair[0] < 0 && pipe2(pair, O_CLOEXEC)) return -1;
   *read_end = pair[0]; *write_end = pair[1];
   return 0;
 }
@@ -153,6 +162,7 @@ static int lay_streams(struct command *c, const struct run_request *want, struct
     if (lay_pipe(&c->out[0].fd, &e->theirs[1]) || lay_pipe(&c->out[1].fd, &e->theirs[2])) return -1;
     if (want->flags & RUN_INPUT) { if (lay_pipe(&e->theirs[0], &c->input.fd)) return -1; }
     else if (c->stdin_fd >= 0) { e->theirs[0] = c->stdin_fd; c->stdin_fd = -1; }
+    else if (ahead.null >= 0) { e->theirs[0] = ahead.null; ahead.null = -1; }
   }
   for (int i = 0; i < 2; i++) if (c->out[i].fd >= 0) fcntl(c->out[i].fd, F_SETFL, O_NONBLOCK);
   if (c->input.fd >= 0) fcntl(c->input.fd, F_SETFL, O_NONBLOCK);
