@@ -1,12 +1,12 @@
 """What does one sandbox cost: from the hot pool, from cold, and beside bubblewrap, runc and gVisor in the same run?
 
 Wall times are medians over all starts. `hot_` is a step's demand on a pool: twenty sandboxes asked for one after the
-other, `true` run in each, then a pause in which the pool fills up; `hot_idle_p50_ms` is one sandbox at a time, with 20 ms
-of idleness before it, after which each wake-up and each page costs more. CPU is read from one control group that holds this script and all that it
-starts (engine, launcher, sandbox, program), for us and for the peers alike; the kernel's own threads are in nobody's
-figure. The ratios take our CPU where sandboxes are asked for by twenty, as a training step does; `single_cpu_ms` is one
-by one. The ComputeSDK form (time from asking for a sandbox to its first command's answer; sequential, staggered by
-200 ms, a burst of 100) is printed too.
+other, `true` run in each, then a pause in which the pool fills up; `hot_idle_p50_ms` is one at a time with 20 ms of
+idleness before it, after which each wake-up and each page costs more. CPU is read from one control group that holds
+this script and all that it starts (engine, launcher, sandbox, program), for us and for the peers alike; the kernel's
+own threads are in nobody's figure. The ratios take our CPU where sandboxes are asked for by twenty, as a training step
+does; `single_cpu_ms` is one by one. The ComputeSDK form (time from asking for a sandbox to its first command's answer;
+sequential, staggered by 200 ms, a burst of 100) is printed too.
 
     .venv/bin/python bench/sandbox_latency.py [--quick]
 """
