@@ -27,9 +27,9 @@ demo: $(READY)
 	$(BIN)/python examples/demo.py $(if $(TAKE),--take $(TAKE))
 	$(BIN)/python examples/learn.py $(if $(TAKE),--take $(TAKE))
 
-# Side by side first, by file; then those that must be alone. TESTS=tests/grade runs one room.
+# Side by side first, by file, those that take long before the others; then those that must be alone. TESTS=tests/grade runs one room.
 test: $(READY)
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not alone" $(TESTS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations=12 -m "not alone" $(TESTS)
 	$(BIN)/python -m pytest -m alone $(TESTS) || test $$? = 5
 
 check: $(READY)
