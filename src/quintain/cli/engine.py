@@ -7,7 +7,7 @@ import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import click
@@ -15,7 +15,19 @@ import msgspec
 
 from quintain.cli.addresses import own_name, queue_of, register_of
 from quintain.cli.exits import Usage
-from quintain.fleet import Crew, Post, Queue, RayAddress, Register, Witness, supervise
+from quintain.fleet import (
+    POD_FOLDER,
+    Crew,
+    KubernetesAddress,
+    Post,
+    Queue,
+    RayAddress,
+    Register,
+    Submission,
+    Witness,
+    submit,
+    supervise,
+)
 from quintain.store import Run
 
 #: Keeps workers at it until it is told to end.
@@ -36,24 +48,61 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None = None
     register: str | None = None
 
-    def keep(self, run: Run, *, sandboxes: int) -> Keep:
-        """What keeps them. Raises Usage for an engine that is not known, or not installed."""
+    def keep(self, run: Run, *, sandboxes: int, kinds: Callable[[], Iterable[str]] = tuple) -> Keep:
+        """What keeps them. `kinds` says which kinds of tasks there will be, where an engine asks."""
         if self.engine == "local":
             return self._locally(run, sandboxes=sandboxes)
+        if self.engine.startswith("kubernetes:"):
+            return self._by_kubernetes(run, sandboxes=sandboxes, kinds=kinds)
         return self._by_ray(run, sandboxes=sandboxes)
 
     def check(self) -> None:
         """Raises Usage, before anything is begun."""
         if self.engine == "local":
             return
+        if self.engine.startswith("kubernetes:"):
+            self._check_kubernetes()
+            return
         if not self.engine.startswith("ray:"):
-            raise Usage(f"expected --engine local, ray://HOST:PORT, ray:HOST:PORT or ray:auto, found {self.engine!r}")
+            raise Usage("expected --engine local, ray://HOST:PORT, ray:HOST:PORT, ray:auto or kubernetes:RELEASE, "
+                        f"found {self.engine!r}")
         if importlib.util.find_spec("ray") is None:
             raise Usage("--engine ray needs the package ray: pip install 'quintain[ray]'")
         try:
             RayAddress.of(self.engine)
         except ValueError as error:
             raise Usage(str(error)) from error
+
+    def _check_kubernetes(self) -> None:
+        if importlib.util.find_spec("lightkube") is None:
+            raise Usage("--engine kubernetes needs the package lightkube: pip install 'quintain[kubernetes]'")
+        if "://" not in (self.queue or "") or "://" not in (self.register or ""):
+            raise Usage("workers in pods reach no files of this host: expected --queue nats://… and --register "
+                        "postgresql://… with --engine kubernetes")
+        try:
+            KubernetesAddress.of(self.engine)
+        except ValueError as error:
+            raise Usage(str(error)) from error
+
+    def _by_kubernetes(self, run: Run, *, sandboxes: int, kinds: Callable[[], Iterable[str]]) -> Keep:
+        """Pods of a cluster, `workers` of them, which share the sandboxes."""
+        address = KubernetesAddress.of(self.engine)
+        addresses = self._addresses(run)
+        asked = Submission(
+            name=f"quintain-{own_name(run.path)}", workers=self.workers, queue=own_name(run.path),
+            words=("worker", POD_FOLDER, "--apart", "--slots", str(-(-sandboxes // self.workers))),
+            files={"run.json": (run.path / "run.json").read_text("utf-8"), "journal.jsonl": ""},
+            env={**{name: os.environ[name] for name in _HANDED_ON if name in os.environ}, **addresses},
+            kinds=tuple(sorted(set(kinds()))) if address.most else (),
+        )
+
+        async def keep(register: Register, queue: Queue, told: asyncio.Event) -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(supervise(lambda nth: (), register, queue, told=told, crew=Crew(workers=0),
+                                            over=lambda tally: False))
+                await submit(address, asked, told=told)
+
+        return keep
 
     def _locally(self, run: Run, *, sandboxes: int) -> Keep:
         """Processes on this machine, which share the sandboxes. Addresses may hold secrets: they go by the
@@ -118,8 +167,9 @@ def by_workers(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--workers", type=click.IntRange(min=1), metavar="N",
                      help="Play in so many worker processes, which share the sandboxes, and may be killed."),
         click.option("--engine", metavar="WHERE",
-                     help="What keeps the workers: local, or ray://HOST:PORT, ray:HOST:PORT, ray:auto (so many workers "
-                          "and sandboxes on each node; ?cpus=N&resource=NAME)."),
+                     help="What keeps the workers: local; ray://HOST:PORT, ray:HOST:PORT, ray:auto (so many workers "
+                          "and sandboxes on each node; ?cpus=N&resource=NAME); kubernetes:RELEASE (so many pods; "
+                          "?namespace=NAME&most=N&monitor=HOST:PORT)."),
         click.option("--queue", metavar="WHERE", envvar="QUINTAIN_QUEUE",
                      help="Of the workers: a file, or nats://[TOKEN@]HOST[:PORT][/NAME]."),
         click.option("--register", metavar="WHERE", envvar="QUINTAIN_REGISTER",

@@ -282,7 +282,8 @@ async def _collecting(
         return
     from quintain.cli.crew import crewed
 
-    keep = fleet.keep(run, sandboxes=parts.sandboxes)
+    keep = fleet.keep(run, sandboxes=parts.sandboxes, kinds=lambda: (
+        item.task.kind for item in Skipped().readable(parts.tasks)))
     async with crewed(
         run, keep, watch=see, admits=tending.admits, queue=fleet.queue, register=fleet.register,
     ) as gathering:

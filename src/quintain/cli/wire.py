@@ -135,11 +135,18 @@ def open_backend(name: str) -> Backend:
     """A backend by its name, that works on this host: ours, or one that an installed package offers in the entry-point
     group `quintain.sandbox`. Raises Usage for an unknown name, HostCannot where it cannot work."""
     from quintain.grade import warm_oracle
-    from quintain.sandbox import BubblewrapBackend, ContainerBackend, GvisorBackend, NativeBackend
+    from quintain.sandbox import (
+        AgentSandboxBackend,
+        BubblewrapBackend,
+        ContainerBackend,
+        GvisorBackend,
+        NativeBackend,
+    )
 
     own: dict[str, Callable[[], Backend]] = {
         "native": lambda: NativeBackend(warm=warm_oracle()),
         "bubblewrap": BubblewrapBackend, "gvisor": GvisorBackend, "container": ContainerBackend,
+        "agent-sandbox": AgentSandboxBackend.from_environment,
     }
     offered = {point.name: point for point in entry_points(group="quintain.sandbox")}
     if name not in own and name not in offered:

@@ -7,6 +7,7 @@ from quintain.fleet.entries import Answer, End, Entry, Reconciled, State, Tally,
 from quintain.fleet.guards import Guard, heed, quota, strictest
 from quintain.fleet.heart import Heart
 from quintain.fleet.host import Host, Post, Witness
+from quintain.fleet.kubernetes import POD_FOLDER, KubernetesAddress, Submission, manifests, submit
 from quintain.fleet.local import CANNOT, QUARANTINED, Crew, supervise
 from quintain.fleet.logs import EpisodeLogs
 from quintain.fleet.memory import MemoryQueue
@@ -27,11 +28,12 @@ from quintain.fleet.watchdog import STALLED, watchdog
 from quintain.fleet.worker import Care, Left, Order, Worker, order
 
 __all__ = [
-    "Answer", "Ask", "BODY_BYTES", "CANNOT", "Card", "Care", "Count", "Crew", "End", "Entry", "EpisodeLogs", "Fairness",
-    "Flood", "Full", "Gone", "Guard", "Heart", "Host", "Job", "Kept", "Lease", "Left", "Line", "Load", "MemoryQueue",
-    "Moves", "NatsQueue", "NatsServer", "Order", "Pace", "Pacing", "Place", "Placement", "Planner", "Post",
-    "QUARANTINED", "Queue", "Race", "RayAddress", "Reconciled", "Register", "Report", "Room", "STALLED", "Scenario",
-    "Share", "Shelf", "Spares", "SqliteQueue", "State", "Stats", "Tail", "Tally", "Terms", "Tried", "Weather", "Why",
-    "Witness", "Worker", "World", "heed", "nats_server", "open_queue", "order", "quota", "reconcile", "serve_nats",
-    "simulate", "strictest", "supervise", "usual_loads", "watchdog",
+    "Answer", "Ask", "BODY_BYTES", "CANNOT", "Card", "Care", "Count", "Crew", "End", "Entry", "EpisodeLogs",
+    "Fairness", "Flood", "Full", "Gone", "Guard", "Heart", "Host", "Job", "Kept", "KubernetesAddress", "Lease",
+    "Left", "Line", "Load", "MemoryQueue", "Moves", "NatsQueue", "NatsServer", "Order", "POD_FOLDER", "Pace",
+    "Pacing", "Place", "Placement", "Planner", "Post", "QUARANTINED", "Queue", "Race", "RayAddress", "Reconciled",
+    "Register", "Report", "Room", "STALLED", "Scenario", "Share", "Shelf", "Spares", "SqliteQueue", "State", "Stats",
+    "Submission", "Tail", "Tally", "Terms", "Tried", "Weather", "Why", "Witness", "Worker", "World", "heed",
+    "manifests", "nats_server", "open_queue", "order", "quota", "reconcile", "serve_nats", "simulate", "strictest",
+    "submit", "supervise", "usual_loads", "watchdog",
 ]

@@ -2,6 +2,7 @@
 
 from quintain.sandbox._sessions import Session
 from quintain.sandbox._warm import Warm
+from quintain.sandbox.agent_sandbox import AgentSandboxBackend
 from quintain.sandbox.base import (
     DEFAULT_LIMITS,
     Backend,
@@ -26,8 +27,8 @@ from quintain.sandbox.native import NativeBackend
 from quintain.sandbox.pool import Pool
 
 __all__ = [
-    "Backend", "BubblewrapBackend", "Capabilities", "ContainerBackend", "DEFAULT_LIMITS", "FileInfo", "Files",
-    "Forking", "GvisorBackend", "Host", "Interactive", "Layer", "NativeBackend", "Networked", "Pool", "Process",
-    "ProcessInfo", "Sandbox", "Session", "Snapshot", "Snapshots", "Sweep", "Warm", "choose", "clean", "examine",
-    "report",
+    "AgentSandboxBackend", "Backend", "BubblewrapBackend", "Capabilities", "ContainerBackend", "DEFAULT_LIMITS",
+    "FileInfo", "Files", "Forking", "GvisorBackend", "Host", "Interactive", "Layer", "NativeBackend", "Networked",
+    "Pool", "Process", "ProcessInfo", "Sandbox", "Session", "Snapshot", "Snapshots", "Sweep", "Warm", "choose",
+    "clean", "examine", "report",
 ]

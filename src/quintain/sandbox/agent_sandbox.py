@@ -18,54 +18,29 @@ import asyncio
 import json
 import os
 import secrets
-import signal as signals
-import socket
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from datetime import UTC, datetime
-from functools import cache
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quintain.sandbox import _pod
-from quintain.sandbox._layout import ONE_CPU, SEARCH_PATH
-from quintain.sandbox._retain import Retained
-from quintain.sandbox.base import DEFAULT_LIMITS, Capabilities, FileInfo, Sandbox
-from quintain.types import FaultKind, HouseError, Isolation, KilledBy, Limits, Network, Outcome, Status
+from quintain.sandbox._pod_box import PodSandbox
+from quintain.sandbox._pod_line import CONTAINER, EXTENSIONS, LABELS, LIGHTKUBE, VERSION, Cluster, configured
+from quintain.sandbox.base import DEFAULT_LIMITS, Capabilities, Sandbox
+from quintain.types import FaultKind, HouseError, Isolation, Limits, Network
 
 if TYPE_CHECKING:
-    import httpx2
-    from lightkube import AsyncClient
     from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 
-GROUP, EXTENSIONS, VERSION = "agents.x-k8s.io", "extensions.agents.x-k8s.io", "v1beta1"
 IMAGE = "python:3.12-slim"
-CONTAINER, USER = "sandbox", 1000
-LABELS = {"app.kubernetes.io/managed-by": "quintain"}
-POD_NAME = "agents.x-k8s.io/pod-name"
-#: Reasons for which a claim is not ready and will never be (computeReadyCondition in sandboxclaim_controller.go).
-TERMINAL = frozenset({"InvalidMetadata", "EnvVarsInjectionRejected", "VolumeClaimTemplatesError", "ClaimExpired",
-                      "SandboxExpired", "TemplateNotFound", "WarmPoolNotFound"})
 SPARE_BYTES = 96 * 1024 * 1024  # for the attendant, in the pod's memory beside the program's
-GRACE_SECONDS = 30.0  # beyond a command's own deadline, before the house stops believing in its sandbox
-LOOK_SECONDS = 1.0  # between two looks at a pod that is not ready, where the cluster ended the watch
-ENVIRONMENT = {"PATH": ":".join(SEARCH_PATH), "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8", **ONE_CPU}
-#: Reads the attendant's text from its stdin (eight hex digits say how long it is), so that no URL carries it.
-BOOT = ("import os\nb=b''\nwhile len(b)<8 or len(b)<8+int(b[:8],16):\n"
-        " d=os.read(0,8-len(b) if len(b)<8 else 8+int(b[:8],16)-len(b))\n if not d: os._exit(1)\n b+=d\n"
-        "exec(compile(b[8:],'quintain','exec'))")
-REMEDY = {
-    "lightkube": "expected the extra kubernetes: pip install 'quintain[kubernetes]'",
-    "controllers": "expected the agent-sandbox controllers with their extensions (kubernetes-sigs/agent-sandbox, helm/)",
-}
+CONTROLLERS = "expected the agent-sandbox controllers with their extensions (kubernetes-sigs/agent-sandbox, helm/)"
 ISOLATES = {"runsc": Isolation.GVISOR, "gvisor": Isolation.GVISOR, "kata": Isolation.MICROVM}
 
 
 class AgentSandboxBackend:
-    """Makes sandboxes by claims of a warm pool: `warm` pods of each kind that is asked for are kept ready by the cluster
-    (none: each starts cold). `runtime_class` names a RuntimeClass (`None`: the cluster's default runtime); `image` is
+    """Makes sandboxes by claims of a warm pool: `warm` pods of each kind that is asked for are kept ready there (none:
+    each starts cold). `runtime_class` names a RuntimeClass (`None`: the cluster's default runtime); `image` is
     what 'host' stands for, any other name is a registry's. A claim ends after `life_seconds` whatever becomes of us.
 
     The cluster is found as kubectl finds it, or is `config`. Use as `async with`, or call `aclose`; templates and pools
@@ -120,7 +95,7 @@ class AgentSandboxBackend:
         try:
             handler = self._handler(missing)
         except ImportError:
-            missing["lightkube"] = REMEDY["lightkube"]
+            missing["lightkube"] = LIGHTKUBE
         except Exception as error:  # whatever a kubeconfig or a network may raise is a reason, and a probe never raises
             missing["cluster"] = f"expected a cluster that answers: {type(error).__name__}: {str(error)[:300]}"
         isolation = next((level for word, level in ISOLATES.items() if word in handler), Isolation.NAMESPACE)
@@ -141,11 +116,11 @@ class AgentSandboxBackend:
         """The handler of the runtime class; what is not there goes into `missing`."""
         from lightkube.config.client_adapter import Client, ConnectionParams
 
-        with Client(_single(self._config), ConnectionParams()) as http:
+        with Client(configured(self._config), ConnectionParams()) as http:
             found = http.get(f"/apis/{EXTENSIONS}/{VERSION}")
             names = {one["name"] for one in found.json()["resources"]} if found.is_success else set()
             if not {"sandboxclaims", "sandboxtemplates", "sandboxwarmpools"} <= names:
-                missing["controllers"] = f"{REMEDY['controllers']}; the API said {found.status_code}"
+                missing["controllers"] = f"{CONTROLLERS}; the API said {found.status_code}"
             if self._runtime_class is None:
                 return ""
             found = http.get(f"/apis/node.k8s.io/v1/runtimeclasses/{self._runtime_class}")
@@ -223,59 +198,3 @@ def template(image: str, limits: Limits, runtime_class: str | None) -> dict[str,
         "podTemplate": {"metadata": {"labels": {**LABELS, "app.kubernetes.io/component": "sandbox"}}, "spec": pod},
         "networkPolicyManagement": "Managed", "networkPolicy": {"ingress": [], "egress": []}, "service": False,
     }
-
-
-class Cluster:
-    """The API of one cluster: its objects, and the way into its pods."""
-
-    def __init__(self, config: SingleConfig | KubeConfig | None, namespace: str | None) -> None:
-        try:
-            from lightkube import AsyncClient
-            from lightkube.config.client_adapter import AsyncClient as Http
-            from lightkube.config.client_adapter import ConnectionParams
-        except ImportError as error:
-            raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, REMEDY["lightkube"]) from error
-        single = _single(config)
-        self.api: AsyncClient = AsyncClient(single)
-        self.namespace = namespace or single.namespace
-        self.http: httpx2.AsyncClient = Http(single, ConnectionParams())
-
-    async def aclose(self) -> None:
-        await self.api.close()
-        await self.http.aclose()
-
-    async def ensure(self, kind: str, name: str, spec: Mapping[str, object]) -> None:
-        """Make it, if it is not there. Raises HouseError(SANDBOX_CREATE_FAILED)."""
-        from lightkube import ApiError
-
-        made = _kinds()[kind](metadata=self._metadata(name), spec=spec)
-        try:
-            await self.call(lambda: self.api.create(made, namespace=self.namespace))
-        except ApiError as error:
-            if error.status.reason != "AlreadyExists":
-                raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"{kind} {name}: {error.status.message}") from None
-
-    def _metadata(self, name: str) -> dict[str, object]:
-        """A claim goes with the pod that made it, where that pod says who it is (the downward API)."""
-        found: dict[str, object] = {"name": name, "labels": LABELS}
-        pod, uid = os.environ.get("QUINTAIN_POD_NAME"), os.environ.get("QUINTAIN_POD_UID")
-        if pod and uid and name.count("-") > 1:
-            found["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}]
-        return found
-
-    async def call(self, ask: Callable[[], Awaitable[Any]], *, tries: int = 4) -> Any:
-        """What the API says; asked again where it is busy, or was not heard. Raises ApiError, HouseError."""
-        import httpx2
-        from lightkube import ApiError
-
-        for nth in range(1, tries + 1):
-            try:
-                return await ask()
-            except ApiError as error:
-                if nth == tries or error.status.code not in (429, 500, 502, 503, 504):
-                    raise
-            except httpx2.HTTPError as error:
-                if nth == tries:
-                    raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"the cluster cannot be reached: {error}") from None
-            await asyncio.sleep(0.2 * 2**nth)
-        raise AssertionError("a last try returns or raises")
