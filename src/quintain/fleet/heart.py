@@ -44,9 +44,10 @@ class Heart:
         if not asked:
             return
         try:
-            kept = {lease.token: lease for lease in await self._queue.extend(asked)}
-        except HouseError as error:
-            _log.warning("no heartbeat: %s", error)
+            async with asyncio.timeout(self._queue.terms.lease_seconds / BEATS):  # one that hangs costs no other
+                kept = {lease.token: lease for lease in await self._queue.extend(asked)}
+        except (HouseError, TimeoutError) as error:
+            _log.warning("no heartbeat: %s", str(error) or "the queue does not answer")
             now = self._clock()
             kept = {lease.token: lease for lease in asked if lease.until_seconds > now}
         for lease in asked:

@@ -33,7 +33,7 @@ class Crew(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     workers: int = 2
     pause_seconds: tuple[float, float] = (0.2, 60.0)
-    young_seconds: float = 10.0
+    young_seconds: float = 3.0
     drain_seconds: float = 60.0
     look_seconds: float = 1.0
     reconcile_seconds: float = 30.0
