@@ -27,7 +27,9 @@ def is_builtin(kind: type) -> bool:
 
 
 #: Tags of values that the other side may change in place.
-MUTABLE = frozenset({"l", "S", "d", "ba", "dq", "od", "dd", "ct"})
+MUTABLE = frozenset({"l", "S", "d", "ba", "dq", "od", "dd", "ct", "np"})
+#: The kinds of numpy's arrays that are copied: numbers, texts, times; not references to objects, not records.
+_ARRAYS = "biufcSUmM"
 
 
 def _of(module: str, name: str) -> Any:
@@ -132,6 +134,8 @@ class Values:
             return ["ni"]
         if isinstance(value, type) and _BUILTIN_TYPES.get(value.__name__) is value:
             return ["ty", value.__name__]
+        if isinstance(value, type) and value.__module__ == "numpy" and _scalar(value.__name__) is value:
+            return ["ns", value.__name__]
         plain = self._encode_standard(value, kind, depth)
         return self.give(value) if plain is None else plain
 
@@ -161,6 +165,11 @@ class Values:
             return self._encode_time(value, kind, depth)
         elif module == "numpy" and getattr(value, "ndim", 1) == 0 and hasattr(value, "item"):
             return self._encode(value.item(), depth)
+        elif module == "numpy" and kind is _of(module, "ndarray") and value.dtype.kind in _ARRAYS:
+            content = b2a_base64(value.tobytes(), newline=False).decode("ascii")
+            return ["np", value.dtype.str, list(value.shape), content]
+        elif module == "numpy.dtypes" and isinstance(value, _of("numpy", "dtype")) and value.kind in _ARRAYS:
+            return ["nd", value.str]
         return None
 
     def _encode_time(self, value: Any, kind: type, depth: int) -> Any:
@@ -247,6 +256,8 @@ class Values:
             return dict(self._decode_items(raw, 1, depth))
         if tag == "ba":
             return bytearray(a2b_base64(raw[1]))
+        if tag == "np":
+            return _array(raw[1], raw[2], a2b_base64(raw[3]))
         return self._decode_collection(tag, raw, depth + 1)
 
     def _decode_items(self, raw: list[Any], start: int, depth: int) -> list[tuple[Any, Any]]:
@@ -268,6 +279,15 @@ class Values:
             return _BUILTIN_TYPES[raw[1]]
         if tag in ("D", "Q", "u"):
             return self._decode_number(tag, raw, depth)
+        if tag == "nd":
+            return _dtype(raw[1])
+        if tag == "ns":
+            import numpy  # noqa: F401 - _scalar looks no further than what was imported
+
+            found = _scalar(raw[1])
+            if found is None:
+                raise ValueError("expected a class of numpy's numbers")
+            return found
         if tag in ("td", "da", "tz", "zi", "ti", "dt"):
             return self._decode_time(tag, raw, depth)
         return self.take(tag, raw)
@@ -316,6 +336,33 @@ class Values:
         return datetime.datetime(year, month, day, hour, minute, second, micro, zone, fold=fold)
 
 
+def _array(kind: str, shape: list[int], content: bytes) -> Any:
+    """One of numpy's arrays, whose content is all there. Raises ValueError, TypeError, ImportError."""
+    import numpy
+
+    of = _dtype(kind)
+    if not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError("expected the shape of an array")
+    if 0 in shape:
+        return numpy.zeros(shape, of)
+    return numpy.frombuffer(content, of).reshape(shape).copy()
+
+
+def _scalar(name: str) -> Any:
+    """The class of numpy's numbers (texts, times) of that name, if somebody has imported it, or None."""
+    found = _of("numpy", name)
+    return found if isinstance(found, type) and issubclass(found, _of("numpy", "generic")) else None
+
+
+def _dtype(kind: str) -> Any:
+    import numpy
+
+    of = numpy.dtype(kind)
+    if of.kind not in _ARRAYS:
+        raise ValueError("expected an array of plain values")
+    return of
+
+
 def _has_surrogate(text: str) -> bool:
     try:
         text.encode("utf-8")
@@ -335,7 +382,11 @@ def refill(old: Any, new: Any) -> None:
     """Make a container hold what `new` holds. Raises ValueError if they are not of one exact type."""
     if type(old) is not type(new):
         raise ValueError("expected the same kind of container")
-    if hasattr(old, "update"):
+    if hasattr(old, "dtype"):
+        if old.dtype != new.dtype or old.shape != new.shape:
+            raise ValueError("expected an array of the same kind and shape")
+        old[...] = new
+    elif hasattr(old, "update"):
         old.clear()
         old.update(new)
     elif hasattr(old, "maxlen"):
