@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 
 import msgspec
 import pytest
 
+from quintain.env import Answer
 from quintain.policy import FunctionPolicy, Policy, ScriptedPolicy
 from quintain.rollout import Driver, Patience, Ticket, tickets
 from quintain.tasks import Item
@@ -14,6 +16,7 @@ from quintain.types import (
     Broke,
     Episode,
     Event,
+    Fault,
     FaultKind,
     Graded,
     Grading,
@@ -22,8 +25,10 @@ from quintain.types import (
     Message,
     Opened,
     Owner,
+    Program,
     Scopes,
     Stop,
+    Task,
     TaskError,
     Turn,
     fold,
@@ -155,6 +160,25 @@ def test_a_deadline_is_a_stop_and_the_work_so_far_is_paid() -> None:
     assert (episode.stop, episode.stop and episode.stop.truncated) == (Stop.WALL_TIME, True)
     assert episode.reward is not None
     assert told(events)[-3:] == ["Said", "Graded", "Closed"]
+
+
+class WhereItBuilds(FakeEnvironment):
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: list[int] = []
+
+    def build(self, task: Task, turn: Turn, *, previous: Program | None) -> Answer | Fault:
+        self.threads.append(threading.get_ident())
+        return super().build(task, turn, previous=previous)
+
+
+def test_a_long_reply_is_read_beside_the_event_loop() -> None:
+    """It may take seconds to read, if it was written to; other episodes' deadlines would pass unseen."""
+    here = threading.get_ident()
+    short, long = WhereItBuilds(), WhereItBuilds()
+    play(ScriptedPolicy({"add": ["right"]}), short)
+    play(ScriptedPolicy({"add": ["x" * 60_000]}), long, item=limited(turns=1))
+    assert short.threads == [here] and here not in long.threads and long.threads
 
 
 def test_a_grader_that_hangs_is_the_houses_fault() -> None:

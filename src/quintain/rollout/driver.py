@@ -43,6 +43,9 @@ from quintain.types import (
 
 _log = logging.getLogger(__name__)
 
+#: A longer reply is read beside the event loop: reading may take seconds where it was written to take long.
+LONG_CHARACTERS = 50_000
+
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long the house waits for its own steps before it calls them failed, and how often it tries an episode each
@@ -134,7 +137,10 @@ class _Attempt:
             case Sample():
                 await self._sample(effect)
             case Build(turn=turn, previous=previous):
-                answer = environment.build(task, turn, previous=previous)
+                if len(turn.text) <= LONG_CHARACTERS:
+                    answer = environment.build(task, turn, previous=previous)
+                else:
+                    answer = await asyncio.to_thread(environment.build, task, turn, previous=previous)
                 if isinstance(answer, Fault):
                     self._append(Rejected(**self._stamp(), fault=answer))
                 else:
