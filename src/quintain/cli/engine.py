@@ -111,8 +111,8 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         env = self._addresses(run)
 
         def words(nth: int) -> list[str]:
-            return [sys.executable, "-m", "quintain", "worker", str(run.path), "--slots", str(slots), "--name",
-                    f"worker-{nth}"]
+            return [sys.executable, "-m", "quintain", "worker", str(run.path), "--slots", str(slots), "--share",
+                    str(self.workers), "--name", f"worker-{nth}"]
 
         async def keep(register: Register, queue: Queue, told: asyncio.Event) -> None:
             await supervise(words, register, queue, told=told, crew=Crew(workers=self.workers), env=env,
@@ -129,7 +129,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         post = Post(
             crew_id=own_name(run.path),
             words=("{python}", "-m", "quintain", "worker", "{folder}", "--apart", "--slots", str(slots),
-                   "--name", "{name}"),
+                   "--share", str(self.workers), "--name", "{name}"),
             files={"run.json": definition.read_bytes(), "journal.jsonl": b""},
             env={**{name: os.environ[name] for name in _HANDED_ON if name in os.environ}, **addresses},
             cwd=os.getcwd(), crew=Crew(workers=self.workers), witness=None if reaches else Witness.of(definition),

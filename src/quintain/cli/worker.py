@@ -14,10 +14,23 @@ import msgspec
 
 from quintain.cli.addresses import queue_of, register_of
 from quintain.cli.exits import DONE
+from quintain.cli.room import room_for, size
 from quintain.cli.run import PATIENCE, Parts
 from quintain.cli.wire import open_house
 from quintain.curate import Diagnosing
-from quintain.fleet import QUARANTINED, Care, EpisodeLogs, Job, Left, Order, Register, Worker, open_queue, watchdog
+from quintain.fleet import (
+    QUARANTINED,
+    Care,
+    EpisodeLogs,
+    Job,
+    Left,
+    Order,
+    Register,
+    Room,
+    Worker,
+    open_queue,
+    watchdog,
+)
 from quintain.rollout import Ticket
 from quintain.store import Definition, Run
 from quintain.types import TaskError
@@ -36,16 +49,22 @@ STILL_SECONDS = 60.0
 @click.option("--register", metavar="WHERE", envvar="QUINTAIN_REGISTER",
               help="A file, or postgresql://…[?schema=NAME] [default: in the run's folder].")
 @click.option("--slots", type=click.IntRange(min=1), help="Episodes at once [default: the run's sandboxes].")
+@click.option("--memory", type=size, metavar="SIZE", help="Of its sandboxes at once, as in 8GiB [default: what is free].")
+@click.option("--cpus", type=click.FloatRange(min=0, min_open=True), help="Of them at once [default: one a slot].")
+@click.option("--tokens", type=click.IntRange(min=1), help="Of inference that they may hold at once [default: any].")
+@click.option("--share", type=click.IntRange(min=1), default=1, show_default=True,
+              help="It is one of so many workers of this host, and takes its part of the free memory.")
 @click.option("--name", help="What it is called in the register [default: the host and the process].")
 @click.option("--apart", is_flag=True,
               help="RUN lies on this host alone: hand in each episode's log with its result.")
 @click.pass_context
 def command(
-    ctx: click.Context, run: Path, queue: str | None, register: str | None, slots: int | None, name: str | None,
-    apart: bool,
+    ctx: click.Context, run: Path, queue: str | None, register: str | None, slots: int | None, memory: int | None,
+    cpus: float | None, tokens: int | None, share: int, name: str | None, apart: bool,
 ) -> None:
     """Play episodes of RUN, a run folder, until told to end (SIGTERM or Ctrl-C): what runs then is given back after
-    half a minute, and whoever takes it goes on with it. `quintain run --workers` starts workers itself.
+    half a minute, and whoever takes it goes on with it. `quintain run --workers` starts workers itself. Episodes are
+    taken as far as their tasks' limits fit into what the worker has, beside its slots.
 
     Exit codes: 0 told to end, 3 this host has no sandboxes, 70 its event loop hung, 75 too many failures of the house
     in a row.
@@ -58,13 +77,16 @@ def command(
     with Run.open(run) as opened:
         asked = opened.definition
     parts = Parts.of(asked, slots or asked.sandboxes)
+    room = room_for(parts.sandboxes, share=share, memory_bytes=memory, cpus=cpus, tokens=tokens,
+                    elsewhere=asked.backend == "agent-sandbox")
     left = asyncio.run(_work(run, asked, parts, queue_of(run, queue), register_of(run, register),
-                             name or f"{socket.gethostname()}-{os.getpid()}", apart))
+                             name or f"{socket.gethostname()}-{os.getpid()}", apart, room))
     ctx.exit(QUARANTINED if left is Left.QUARANTINED else DONE)
 
 
 async def _work(
     run: Path, asked: Definition, parts: Parts, where: str, register_where: str, name: str, apart: bool,
+    room: Room,
 ) -> Left:
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -78,7 +100,7 @@ async def _work(
                 name, queue, register, EpisodeLogs(run), policy=parts.policy,
                 environment=Diagnosing(environment) if "health" in asked.options else environment,
                 ticket=lambda job: _ticket(parts.tasks, job), slots=parts.sandboxes, care=Care(patience=PATIENCE),
-                apart=apart,
+                apart=apart, room=room,
             )
             return await worker.work(told)
     finally:

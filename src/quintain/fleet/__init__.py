@@ -4,6 +4,7 @@ from quintain.fleet._card import Card, Count, Full, Gone, Lease, Place, Terms
 from quintain.fleet._shelf import Shelf
 from quintain.fleet.base import BODY_BYTES, Job, Kept, Line, Queue, Stats
 from quintain.fleet.entries import Answer, End, Entry, Reconciled, State, Tally, Tried
+from quintain.fleet.fit import Asking, Berth, need_of
 from quintain.fleet.guards import Guard, heed, quota, strictest
 from quintain.fleet.heart import Heart
 from quintain.fleet.host import Host, Post, Witness
@@ -28,12 +29,12 @@ from quintain.fleet.watchdog import STALLED, watchdog
 from quintain.fleet.worker import Care, Left, Order, Worker, order
 
 __all__ = [
-    "Answer", "Ask", "BODY_BYTES", "CANNOT", "Card", "Care", "Count", "Crew", "End", "Entry", "EpisodeLogs",
-    "Fairness", "Flood", "Full", "Gone", "Guard", "Heart", "Host", "Job", "Kept", "KubernetesAddress", "Lease",
-    "Left", "Line", "Load", "MemoryQueue", "Moves", "NatsQueue", "NatsServer", "Order", "POD_FOLDER", "Pace",
+    "Answer", "Ask", "Asking", "BODY_BYTES", "Berth", "CANNOT", "Card", "Care", "Count", "Crew", "End", "Entry",
+    "EpisodeLogs", "Fairness", "Flood", "Full", "Gone", "Guard", "Heart", "Host", "Job", "Kept", "KubernetesAddress",
+    "Lease", "Left", "Line", "Load", "MemoryQueue", "Moves", "NatsQueue", "NatsServer", "Order", "POD_FOLDER", "Pace",
     "Pacing", "Place", "Placement", "Planner", "Post", "QUARANTINED", "Queue", "Race", "RayAddress", "Reconciled",
     "Register", "Report", "Room", "STALLED", "Scenario", "Share", "Shelf", "Spares", "SqliteQueue", "State", "Stats",
     "Submission", "Tail", "Tally", "Terms", "Tried", "Weather", "Why", "Witness", "Worker", "World", "heed",
-    "manifests", "nats_server", "open_queue", "order", "quota", "reconcile", "serve_nats", "simulate", "strictest",
-    "submit", "supervise", "usual_loads", "watchdog",
+    "manifests", "nats_server", "need_of", "open_queue", "order", "quota", "reconcile", "serve_nats", "simulate",
+    "strictest", "submit", "supervise", "usual_loads", "watchdog",
 ]

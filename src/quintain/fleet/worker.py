@@ -9,7 +9,9 @@ step; a result that was accepted and not acknowledged is found to be settled whe
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+import time
 from collections.abc import Callable, Collection
 from enum import StrEnum
 
@@ -19,8 +21,10 @@ from quintain.env import Environment
 from quintain.fleet._card import Lease
 from quintain.fleet.base import Job, Queue
 from quintain.fleet.entries import Answer
+from quintain.fleet.fit import Asking, Berth, need_of
 from quintain.fleet.heart import Heart
 from quintain.fleet.logs import EpisodeLogs
+from quintain.fleet.plan_words import Room
 from quintain.fleet.register import Register
 from quintain.policy import Policy
 from quintain.rollout import Driver, Patience, Ticket
@@ -35,17 +39,19 @@ _SLACK_SECONDS = 60.0  # of an episode, for what has no deadline of its own
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the body of an episode's job says; its id is the episode's."""
+    """What the body of an episode's job says; its id is the episode's. `need` is what it may use while it runs."""
 
     task: str
     group: str
     seed: int
+    need: Room = Room()
 
 
 def order(ticket: Ticket, *, tenant: str = "", priority: int = 0) -> Job:
     """The job of an episode."""
-    body = msgspec.json.encode(Order(task=ticket.item.task.id, group=ticket.group, seed=ticket.seed))
-    return Job(id=ticket.episode, kind=ticket.item.task.kind, tenant=tenant, priority=priority, body=body)
+    task = ticket.item.task
+    body = msgspec.json.encode(Order(task=task.id, group=ticket.group, seed=ticket.seed, need=need_of(task)))
+    return Job(id=ticket.episode, kind=task.kind, tenant=tenant, priority=priority, body=body)
 
 
 class Care(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,17 +73,18 @@ class Left(StrEnum):
 
 
 class Worker:
-    """Plays up to `slots` episodes at once, and takes leases for no more than are free. `ticket` finds what an order
-    asks; it raises TaskError for a task that is not fit to be asked. `kinds` is what it can do (`None`: everything).
-    `apart` hands in each episode's log with its result, for who cannot read `logs`."""
+    """Plays up to `slots` episodes at once, as far as they fit into its `room` (`None`: slots are all that counts), and
+    keeps leases for no more than that. `ticket` finds what an order asks; it raises TaskError for a task that is not
+    fit to be asked. `kinds` is what it can do (`None`: everything). `apart` hands in each episode's log with its
+    result, for who cannot read `logs`."""
 
     def __init__(
         self, name: str, queue: Queue, register: Register, logs: EpisodeLogs, *, environment: Environment,
         policy: Policy, ticket: Callable[[Job], Ticket], slots: int = 1, kinds: Collection[str] | None = None,
-        care: Care | None = None, apart: bool = False,
+        care: Care | None = None, apart: bool = False, room: Room | None = None,
     ) -> None:
-        if slots < 1:
-            raise ValueError(f"slots must be at least 1, found {slots}")
+        self._berth = Berth(slots, room)
+        self._room = room
         self.name = name
         self._queue = queue
         self._register = register
@@ -85,7 +92,6 @@ class Worker:
         self._environment = environment
         self._policy = policy
         self._ticket = ticket
-        self._slots = slots
         self._kinds = kinds
         self._care = care or Care()
         self._apart = apart
@@ -100,12 +106,16 @@ class Worker:
         async with asyncio.TaskGroup() as group:
             beating = group.create_task(self._heart.beat())
             while not told.is_set() and self._faults < self._care.faults:
-                free = self._slots - len(self._running)
-                if not free:
+                asked = self._berth.asking(time.monotonic())
+                kinds = await self._open_kinds(asked)
+                if not asked.most or kinds == ():
                     await self._something(told)
                     continue
-                for lease in await self._take(free):
-                    self._begin(group, lease)
+                found = await self._take(asked.most, kinds)
+                if not found:
+                    self._berth.nothing(asked)
+                for lease in found:
+                    await self._place(group, lease)
             if self._running:
                 await asyncio.wait(self._running, timeout=self._care.drain_seconds)
             for task in tuple(self._running):
@@ -115,9 +125,41 @@ class Worker:
             beating.cancel()
         return Left.TOLD if told.is_set() else Left.QUARANTINED
 
-    async def _take(self, free: int) -> tuple[Lease[Job], ...]:
+    async def _open_kinds(self, asked: Asking) -> Collection[str] | None:
+        """The kinds to ask for; `None` for all that there are."""
+        if asked.only is not None:
+            return (asked.only,)
+        if not asked.without:
+            return self._kinds
+        known = self._kinds
+        if known is None:
+            try:
+                known = (await self._queue.stats()).kinds
+            except HouseError as error:
+                _log.warning("%s: no news of the queue: %s", self.name, error)
+                return ()
+        return tuple(kind for kind in known if kind not in asked.without)
+
+    async def _place(self, group: asyncio.TaskGroup, lease: Lease[Job]) -> None:
+        """Begin it, or give it back where it does not fit: whoever has room may take it at once."""
         try:
-            return await self._queue.lease(self.name, most=free, kinds=self._kinds, wait_seconds=_LOOK_SECONDS)
+            need = msgspec.json.decode(lease.body.body, type=Order).need
+        except msgspec.MsgspecError:
+            need = Room()  # whoever reads it next says what is wrong with it
+        if self._berth.holds(lease.id):  # an attempt of ours that has lost its lease, and has not ended yet
+            await self._give_back(lease, _LOCKED_SECONDS, f"{self.name} still ends an earlier attempt", counts=False)
+        elif self._berth.take(lease.id, lease.kind, need, at=time.monotonic()):
+            self._begin(group, lease)
+        elif self._berth.could_hold(need):
+            await self._give_back(lease, 0.0, "no room at " + self.name, counts=False)
+        else:
+            reason = f"{self.name} is too small for it: it needs {need}, found {self._room}"
+            _log.warning("%s: %s", lease.id, reason)
+            await self._give_back(lease, self._care.pause_seconds, reason, counts=False)
+
+    async def _take(self, most: int, kinds: Collection[str] | None) -> tuple[Lease[Job], ...]:
+        try:
+            return await self._queue.lease(self.name, most=most, kinds=kinds, wait_seconds=_LOOK_SECONDS)
         except HouseError as error:
             _log.warning("%s: no work: %s", self.name, error)
             await asyncio.sleep(_LOOK_SECONDS)
@@ -136,10 +178,11 @@ class Worker:
         task = group.create_task(self._serve(lease))
         self._running.add(task)
         self._heart.add(lease, task.cancel)
-        task.add_done_callback(self._end)
+        task.add_done_callback(functools.partial(self._end, lease.id))
 
-    def _end(self, task: asyncio.Task[None]) -> None:
+    def _end(self, id: str, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
+        self._berth.leave(id)
         self._freed.set()
 
     async def _serve(self, lease: Lease[Job]) -> None:
