@@ -49,7 +49,8 @@ STILL_SECONDS = 60.0
 @click.option("--register", metavar="WHERE", envvar="QUINTAIN_REGISTER",
               help="A file, or postgresql://…[?schema=NAME] [default: in the run's folder].")
 @click.option("--slots", type=click.IntRange(min=1), help="Episodes at once [default: the run's sandboxes].")
-@click.option("--memory", type=size, metavar="SIZE", help="Of its sandboxes at once, as in 8GiB [default: what is free].")
+@click.option("--memory", type=size, metavar="SIZE",
+              help="Of its sandboxes at once, as in 8GiB [default: what is free].")
 @click.option("--cpus", type=click.FloatRange(min=0, min_open=True), help="Of them at once [default: one a slot].")
 @click.option("--tokens", type=click.IntRange(min=1), help="Of inference that they may hold at once [default: any].")
 @click.option("--share", type=click.IntRange(min=1), default=1, show_default=True,
