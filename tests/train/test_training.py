@@ -13,9 +13,11 @@ import pytest
 from quintain.tasks import Item, open_taskset
 from quintain.train import (
     Attempted,
+    Board,
     Checkpoints,
     Control,
     Judged,
+    Line,
     Log,
     Memory,
     Plan,
@@ -27,6 +29,7 @@ from quintain.train import (
     spark_line,
     train,
     write_page,
+    write_png,
 )
 from quintain.types import Passed, TestResult, Verdict
 
@@ -214,6 +217,35 @@ def test_a_curve_is_drawn(tmp_path: Path) -> None:
     assert "<svg" in page and "a &lt;title&gt;" in page and page.count("<path") >= 3
     assert spark_line([0.0, 0.5, 1.0]) == " ▄█"
     assert len(spark_line([0.1] * 100)) == 40
+
+
+def test_a_curve_is_a_picture_too(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="a PNG needs matplotlib: pip install quintain[curves]")
+    write_png(tmp_path / "curve.png", [Line(name="held out", points=((0, 0.2), (10, 0.5)))], title="a title")
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_tensorboard_reads_what_a_training_told_and_a_resumed_one_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX", reason="event files need tensorboardX: pip install quintain[curves]")
+    from tensorboardX.proto import event_pb2
+
+    rows = [Row(step=n, stage="rl", train={"reward": n / 10}, held_out={"pass_at_1": 0.5}, unix_seconds=1.0)
+            for n in range(3)]
+    for part in (rows[:2], rows[2:]):
+        board = Board(tmp_path)
+        for row in part:
+            board.show(row)
+        board.close()
+    found = []
+    for file in sorted(tmp_path.glob("events*")):
+        content = file.read_bytes()
+        while content:  # length, its checksum, the event, its checksum (TFRecord)
+            size = int.from_bytes(content[:8], "little")
+            event = event_pb2.Event.FromString(content[12: 12 + size])
+            found += [(event.step, value.tag, round(value.simple_value, 4)) for value in event.summary.value]
+            content = content[16 + size:]
+    wanted = [(n, "train/reward", n / 10) for n in range(3)] + [(n, "held_out/pass_at_1", 0.5) for n in range(3)]
+    assert sorted(found) == sorted(wanted)
 
 
 @pytest.mark.parametrize("wrong", [{"group": 1}, {"again": 1.0}, {"staleness": 2}, {"fresh": 0}])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import shlex
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import click
 import msgspec
 
 from quintain.cli import train_trl
-from quintain.cli.exits import DONE, INTERRUPTED, Failed, Usage
+from quintain.cli.exits import DONE, INTERRUPTED, Failed, HostCannot, Usage
 from quintain.cli.live import clock
 from quintain.cli.output import console, say_json
 from quintain.cli.training import Asked, need_torch, opened
@@ -103,7 +104,7 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--server", metavar="URL", help="trl: a vLLM server that samples, http://host:8000/v1, and gets the "
               "weights after each update.")
 @click.option("--served-model", help="trl: the model's name there, where it is not that of --model.")
-@click.option("--report-to", multiple=True, help="trl: tensorboard, wandb …; may be repeated.")
+@click.option("--report-to", multiple=True, help="tensorboard: event files in the folder; trl: wandb … as well.")
 @click.option("--set", "more", multiple=True, metavar="NAME=VALUE", help="trl: any argument of its GRPOConfig.")
 @click.option("--sandboxes", type=click.IntRange(min=1), default=default_sandboxes(), show_default=True)
 @click.option("--backend", default="native", show_default=True, help="What makes the sandboxes.")
@@ -220,11 +221,21 @@ def _asked(given: dict[str, Any]) -> tuple[Asked, Plan]:
     asked = Asked(
         tasks=given["tasks"], held_out=given["held_out"], settings=msgspec.json.encode(settings).decode(),
         sandboxes=given["sandboxes"], backend=given["backend"], confirm=given["confirm"],
-        memory=str(given["memory"].resolve()) if given["memory"] else None, **sizes,
+        memory=str(given["memory"].resolve()) if given["memory"] else None, report_to=_boards(given["report_to"]),
+        **sizes,
     )
     plan = Plan(evaluate_every=given["evaluate_every"], evaluate_tasks=EVALUATED_ON_THE_WAY, keep=given["keep"],
                 patience=given["patience"], cpu_seconds=given["cpu_seconds"])
     return asked, plan
+
+
+def _boards(names: Sequence[str]) -> tuple[str, ...]:
+    """Raises Usage for what this trainer does not report to, HostCannot without what writes it."""
+    if set(names) - {"tensorboard"}:
+        raise Usage(f"expected --report-to tensorboard, found {', '.join(names)} (wandb sync reads the same files)")
+    if names and importlib.util.find_spec("tensorboardX") is None:
+        raise HostCannot("--report-to tensorboard needs tensorboardX: pip install 'quintain[curves]'")
+    return tuple(names)
 
 
 def _read(folder: Path) -> tuple[Asked, Plan]:
@@ -255,12 +266,21 @@ def _run(asked: Asked, plan: Plan, folder: Path) -> Trained:
 
 
 async def _train(asked: Asked, plan: Plan, folder: Path) -> tuple[Ended, dict[str, Any]]:
-    from quintain.train import Log, lines_of, train, write_page
+    from quintain.train import Board, Log, lines_of, train, write_page, write_png
 
     async with opened(asked, folder) as (learner, judge):
         log = Log(folder / "metrics.jsonl")
+        board = Board(folder / "tensorboard") if asked.report_to else None
+
+        def watch(row: Row) -> None:
+            curve.show(row)
+            if board is not None:
+                board.show(row)
+
         with _Curve(learner.settings.sft_steps + learner.settings.rl_steps, log.rows()) as curve:
-            ended = await train(learner, folder, plan, watch=curve.show)
+            ended = await train(learner, folder, plan, watch=watch)
+        if board is not None:
+            board.close()
         memory, settings = learner.memory, learner.settings
         facts: dict[str, Any] = {
             "parameters": learner.parameters, "train_tasks": len(learner.problems),
@@ -270,8 +290,10 @@ async def _train(asked: Asked, plan: Plan, folder: Path) -> tuple[Ended, dict[st
             "execution_cpu_seconds": round(judge.cpu_seconds, 2), "seed": settings.seed,
             "control": settings.control.value, "trouble": judge.trouble,
         }
-    write_page(folder / "curve.html", lines_of(log.rows()), title=f"quintain train {asked.tasks}",
-               facts={name: str(value) for name, value in facts.items()})
+    lines, title = lines_of(log.rows()), f"quintain train {asked.tasks}"
+    write_page(folder / "curve.html", lines, title=title, facts={name: str(value) for name, value in facts.items()})
+    if importlib.util.find_spec("matplotlib") is not None:
+        write_png(folder / "curve.png", lines, title=title)
     return ended, facts
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 #: Options of `quintain train` that mean something here, besides those that both trainers have.
 OPTIONS = ("model", "group", "batch", "rate", "max_tokens", "temperature", "lora", "server", "served_model",
-           "report_to", "more")
-SHARED = ("tasks", "out", "resume", "seed", "steps", "keep", "sandboxes", "backend", "as_json", "trainer")
+           "more")
+SHARED = ("tasks", "out", "resume", "seed", "steps", "keep", "sandboxes", "backend", "as_json", "trainer", "report_to")
 
 
 class TrlAsked(msgspec.Struct, frozen=True, kw_only=True):

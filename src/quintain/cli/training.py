@@ -40,6 +40,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     backend: str = "native"
     confirm: bool = False
     memory: str | None = None
+    report_to: tuple[str, ...] = ()
 
 
 class SandboxJudge:

@@ -4,5 +4,9 @@ from quintain.env.base import Answer, Environment, Feedback, Shown, Work
 from quintain.env.by_kind import ByKind
 from quintain.env.code import CodeEnvironment
 from quintain.env.shell import ShellEnvironment
+from quintain.env.terse import TerseEnvironment
 
-__all__ = ["Answer", "ByKind", "CodeEnvironment", "Environment", "Feedback", "ShellEnvironment", "Shown", "Work"]
+__all__ = [
+    "Answer", "ByKind", "CodeEnvironment", "Environment", "Feedback", "ShellEnvironment", "Shown", "TerseEnvironment",
+    "Work",
+]

@@ -12,6 +12,7 @@ from quintain.train.advantage import (
     spread,
     whiten,
 )
+from quintain.train.board import Board, write_png
 from quintain.train.checkpoint import Checkpoints
 from quintain.train.control import Control, controlled, with_control
 from quintain.train.credit import by_batch, by_episode, by_state, by_turn, with_rewards
@@ -22,6 +23,7 @@ from quintain.train.filter import Filter, Sifted, Why, age_of, sift, useful
 from quintain.train.health import Alarm, Bounds, Illness, Reading, Share, alarms, contributions
 from quintain.train.importance import Level, masked_weights, truncated_weights
 from quintain.train.judging import Attempted, Judge, Judged, Lost, Memory
+from quintain.train.lm import LmLearning, LmSettings, Shown, lm_learner, open_model
 from quintain.train.loop import Ended, Learner, Log, Plan, Row, train
 from quintain.train.loss import Aggregation, aggregate, cispo, clip_fraction, gspo, kl_k1, kl_k2, kl_k3, ppo_clip
 from quintain.train.openrlhf import openrlhf_agent
@@ -41,16 +43,17 @@ from quintain.train.verifiers import verifiers_taskset
 from quintain.train.verl import verl_agent_loop
 
 __all__ = [
-    "Aggregation", "Alarm", "Asked", "Attempted", "Bounds", "Checkpoints", "Control", "Demo", "Drift", "DriftBounds",
-    "DriftMonitor", "Driven", "Ended", "Filter", "Illness", "Judge", "Judged", "Learner", "Level", "Line",
-    "LocalWeights", "Log", "Lost", "Memory", "Plan", "Player", "Reading", "RepairLearning", "RepairSettings", "Row",
-    "ServedWeights", "Share", "Sifted", "Span", "Stage", "Step", "Talk", "TaskEnvironment", "TrainedRepairer",
-    "Trajectory", "TrlPlan", "TrlRewards", "TrlRollouts", "TrlTrained", "TrlWorker", "Why", "age_of", "aggregate",
-    "alarms", "by_batch", "by_episode", "by_state", "by_turn", "case_of", "cispo", "clip_fraction", "contributions",
-    "controlled", "demo_of", "discounted", "dr_grpo", "drift_of", "drift_of_rows", "episode_reward", "gdpo", "gigpo",
-    "grpo", "gspo", "kl_k1", "kl_k2", "kl_k3", "lines_of", "masked_weights", "named_reward", "openrlhf_agent", "paid",
-    "picture", "ppo_clip", "reinforce_plus_plus", "repair_learner", "rloo", "rows_of", "sift", "skyrl_environment",
-    "spark_line", "spread", "states_of", "tinker_group", "train", "train_with_trl", "trajectory_of",
-    "trl_environments", "truncated_weights", "useful", "verifiers_taskset", "verl_agent_loop", "whiten",
-    "with_control", "with_rewards", "worth", "write_page",
+    "Aggregation", "Alarm", "Asked", "Attempted", "Board", "Bounds", "Checkpoints", "Control", "Demo", "Drift",
+    "DriftBounds", "DriftMonitor", "Driven", "Ended", "Filter", "Illness", "Judge", "Judged", "Learner", "Level",
+    "Line", "LmLearning", "LmSettings", "LocalWeights", "Log", "Lost", "Memory", "Plan", "Player", "Reading",
+    "RepairLearning", "RepairSettings", "Row", "ServedWeights", "Share", "Shown", "Sifted", "Span", "Stage", "Step",
+    "Talk", "TaskEnvironment", "TrainedRepairer", "Trajectory", "TrlPlan", "TrlRewards", "TrlRollouts", "TrlTrained",
+    "TrlWorker", "Why", "age_of", "aggregate", "alarms", "by_batch", "by_episode", "by_state", "by_turn", "case_of",
+    "cispo", "clip_fraction", "contributions", "controlled", "demo_of", "discounted", "dr_grpo", "drift_of",
+    "drift_of_rows", "episode_reward", "gdpo", "gigpo", "grpo", "gspo", "kl_k1", "kl_k2", "kl_k3", "lines_of",
+    "lm_learner", "masked_weights", "named_reward", "open_model", "openrlhf_agent", "paid", "picture", "ppo_clip",
+    "reinforce_plus_plus", "repair_learner", "rloo", "rows_of", "sift", "skyrl_environment", "spark_line", "spread",
+    "states_of", "tinker_group", "train", "train_with_trl", "trajectory_of", "trl_environments", "truncated_weights",
+    "useful", "verifiers_taskset", "verl_agent_loop", "whiten", "with_control", "with_rewards", "worth", "write_page",
+    "write_png",
 ]

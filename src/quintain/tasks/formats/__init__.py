@@ -19,6 +19,7 @@ _OWN = {
     "jsonl": "quintain.tasks.formats.jsonl:JsonlFormat",
     "mbpp": "quintain.tasks.formats.mbpp:MbppFormat",
     "multipl-e": "quintain.tasks.formats.multiple:MultipleFormat",
+    "oneliners": "quintain.tasks.formats.oneliners:OneLinersFormat",
     "questions": "quintain.tasks.formats.questions:QuestionsFormat",
     "quixbugs": "quintain.tasks.formats.quixbugs:QuixBugsFormat",
     "reasoning-gym": "quintain.tasks.formats.reasoning:ReasoningGymFormat",
