@@ -9,11 +9,20 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
-from quintain.sandbox import Backend, BubblewrapBackend, ContainerBackend, GvisorBackend, _slots, clean
+from quintain.sandbox import (
+    Backend,
+    BubblewrapBackend,
+    ContainerBackend,
+    GvisorBackend,
+    NativeBackend,
+    _slots,
+    clean,
+)
 from quintain.sandbox._ground import Ground, remove_tree
 from quintain.types import FaultKind, HouseError, Limits, Network
 from tests.sandbox.test_janitor import alive, descendants, groups
@@ -56,6 +65,25 @@ def test_a_launcher_that_is_not_there_is_named_with_its_remedy(backend: Backend,
     with pytest.raises(HouseError, match=remedy) as caught:
         opened(backend)
     assert caught.value.kind is FaultKind.SANDBOX_CREATE_FAILED
+
+
+@pytest.mark.parametrize("backend", [NativeBackend(), BubblewrapBackend()], ids=lambda backend: backend.name)
+def test_what_the_house_ignores_no_program_finds_ignored(backend: Backend) -> None:
+    """A shell starts what it sends to the background with SIGINT ignored, and that is inherited."""
+    if not backend.probe().available:
+        pytest.skip(str(backend.probe().missing))
+
+    async def main() -> bytes:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(backend.aclose)
+            [box] = await stack.enter_async_context(backend.open())
+            return (await box.run(["grep", "SigIgn", "/proc/self/status"])).stdout
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert int(asyncio.run(main()).split()[1], 16) == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("backend", [BubblewrapBackend(), GvisorBackend(), ContainerBackend()])

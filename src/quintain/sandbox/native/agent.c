@@ -356,6 +356,9 @@ void agent_expendable(int yes) {
   if (pwrite(walls.oom_fd, text, strlen(text), 0) < 0) _exit(75);
 }
 
+/* What the house ignores (SIGINT, where a shell started it in the background) no program shall find ignored. */
+void signals_as_new(void) { for (int n = 1; n < 32; n++) if (n != SIGKILL && n != SIGSTOP) signal(n, SIG_DFL); }
+
 /* Ahead of need, so that what is forked finds it ready: to count the cores is to read half of /proc/stat. */
 void agent_ready(void) {
   long n = cores ? (long)cores : sysconf(_SC_NPROCESSORS_ONLN);

@@ -50,6 +50,7 @@ _Noreturn void guest_main(char **words) {
   int sock = reach(words[0]);
   uid_t agent_uid = (uid_t)strtoul(words[1], NULL, 10);
   if (sock < 0) { fprintf(stderr, "quintain-sandbox: reach the house at %s: %s\n", words[0], strerror(errno)); exit(70); }
+  signals_as_new();
   int null = open("/dev/null", O_RDWR);
   for (int i = 0; i < 3; i++) if (null < 0 || dup2(null, i) < 0) { agent_broken(sock, "open /dev/null", errno); exit(71); }
   if (sock > 3) syscall(SYS_close_range, 3, sock - 1, 0);

@@ -53,6 +53,7 @@ static pid_t start_interpreter(const struct plan *plan, const int warm[2]) {
 int main(int argc, char **argv) {
   struct plan plan;
   if (plan_read(&plan, argc, argv)) return 64;
+  signals_as_new();
   fcntl(plan.control, F_SETFD, FD_CLOEXEC);
   if (plan.rootless) become_namespace_root();
   sigset_t set, before;

@@ -98,6 +98,7 @@ int netpool_refill(void);
 int loopback_raise(void);
 /* agent.c */
 void agent_ready(void);
+void signals_as_new(void);
 struct walls { int cpu_fd, oom_fd, warm_fd; uint32_t slot, program_uid; }; /* what its jail leaves to an agent; -1 = none */
 _Noreturn void agent_main(int sock, struct walls walls);
 void agent_broken(int sock, const char *where, int error);
