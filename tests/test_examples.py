@@ -33,7 +33,7 @@ def block(room: str) -> str:
 @pytest.mark.parametrize(("room", "said"), [
     ("policy", "wrong"), ("store", "('a#0',) ['Closed']"), ("env", "policy/syntax_error at solution.py:1: "),
     ("rollout", "add (1.0, 1.0)"), ("fleet", "task#2 accepted"),
-    ("fleet-plan", "['solo#4', 'solo#5'] no room"),
+    ("fleet-plan", "['solo#4', 'solo#5'] no room"), ("serve", "[(1, 2, 3, 4, 5), (1, 9, 6)]"),
 ])
 def test_the_example_of_a_rooms_page_runs(room: str, said: str, tmp_path: Path) -> None:
     assert said in run(block(room), tmp_path)
