@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -71,8 +72,9 @@ class Pod:
     async def start(self) -> None:
         sizes = {volume["name"]: volume["emptyDir"]["sizeLimit"] for volume in self.spec["volumes"]}
         words = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
-                 "--hostname", self.spec["hostname"], "--as-pid-1", "--ro-bind", "/usr", "/usr", "--proc", "/proc",
-                 "--dev", "/dev", "--tmpfs", "/run", "--clearenv", "--setenv", "PATH", "/usr/bin"]
+                 "--hostname", self.spec["hostname"], "--as-pid-1", "--ro-bind", "/usr", "/usr", "--ro-bind",
+                 "/etc/passwd", "/etc/passwd", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run", "--clearenv",
+                 "--setenv", "PATH", "/usr/bin"]
         for name in ("bin", "sbin", "lib", "lib64"):
             words += ["--symlink", f"usr/{name}", f"/{name}"]
         for mount in self.container["volumeMounts"]:
@@ -85,6 +87,14 @@ class Pod:
         os.close(write)
         with os.fdopen(read) as told:
             self.pid = json.loads(await asyncio.to_thread(told.read))["child-pid"]
+        await asyncio.to_thread(self.stand)
+
+    def stand(self) -> None:
+        """Until its walls are built, and its first program runs."""
+        first = Path(f"/proc/{self.pid}/comm")
+        with suppress(OSError):  # it has ended
+            while first.read_text().strip() == "bwrap":
+                time.sleep(0.005)
 
     def words(self, command: list[str]) -> list[str]:
         """How a command gets into it, with no more rights than the container has."""
@@ -145,7 +155,7 @@ class ApiServer:
                     return
                 query = {name: values[0] for name, values in parse_qs(urlsplit(path).query).items()}
                 if query.get("watch") == "true":
-                    await self._watch(talk, writer, urlsplit(path).path, query)
+                    await self._watch(talk, reader, writer, urlsplit(path).path, query)
                     return
                 try:
                     code, answer = 200, await self._answer(method, urlsplit(path).path, body)
@@ -157,8 +167,8 @@ class ApiServer:
                 writer.write(_sent(talk, h11.Data(data=data)) + _sent(talk, h11.EndOfMessage()))
                 await writer.drain()
                 talk.start_next_cycle()
-        except (ConnectionError, h11.RemoteProtocolError):
-            return
+        except (ConnectionError, h11.RemoteProtocolError, asyncio.CancelledError):
+            return  # the server ends with the test's block, and with it whoever still listens
         finally:
             writer.close()
 
@@ -196,7 +206,11 @@ class ApiServer:
         pod = self.pods.get(name)
         if pod is None:
             raise Trouble(404, "NotFound", f"pods {name!r} not found")
-        state = {"terminated": {"reason": pod.ended_for, "exitCode": 137}} if pod.ended_for else {"running": {}}
+        state: dict[str, Any] = {"running": {}}
+        if pod.ended_for:
+            state = {"terminated": {"reason": pod.ended_for, "exitCode": 137}}
+        elif pod.process is None:
+            state = {"waiting": {"reason": "ImagePullBackOff", "message": f"no image {pod.container['image']!r}"}}
         status = {"name": "sandbox", "image": "i", "imageID": "i", "ready": not pod.ended_for, "restartCount": 0,
                   "state": state}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
@@ -243,7 +257,8 @@ class ApiServer:
         self.news = asyncio.Event()
 
     async def _watch(
-        self, talk: h11.Connection, writer: asyncio.StreamWriter, path: str, query: Mapping[str, str],
+        self, talk: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str,
+        query: Mapping[str, str],
     ) -> None:
         plural, name = path.rsplit("/", 1)[1], query["fieldSelector"].partition("=")[2]
         writer.write(_sent(talk, h11.Response(status_code=200, headers=[
@@ -254,7 +269,7 @@ class ApiServer:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(float(query.get("timeoutSeconds", 60))):
-                while True:
+                while not reader.at_eof():
                     news = self.news
                     found = self.objects.get((plural, name))
                     if found is not None and int(found["metadata"]["resourceVersion"]) > since:
@@ -262,13 +277,17 @@ class ApiServer:
                         line = json.dumps({"type": "MODIFIED", "object": found}).encode() + b"\n"
                         writer.write(_sent(talk, h11.Data(data=line)))
                         await writer.drain()
-                    await news.wait()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(0.2):  # and see whether anybody listens still
+                            await news.wait()
         writer.write(_sent(talk, h11.EndOfMessage()))
 
     # The controllers
 
     async def _serve(self, claim: dict[str, Any]) -> None:
         name = claim["metadata"]["name"]
+        if ("sandboxclaims", name) not in self.objects:
+            return  # given up before anybody looked
         if self.unready is not None:
             claim["status"] = {"conditions": [{"type": "Ready", "status": "False", **self.unready}]}
             self._put("sandboxclaims", name, claim)
@@ -276,6 +295,12 @@ class ApiServer:
         pool = self.objects["sandboxwarmpools", claim["spec"]["warmPoolRef"]["name"]]
         template = self.objects["sandboxtemplates", pool["spec"]["sandboxTemplateRef"]["name"]]
         pod = Pod(template["spec"]["podTemplate"]["spec"])
+        if pod.container["image"] != "python:3.12-slim":
+            self.pods[name] = pod
+            claim["status"] = {"conditions": [{"type": "Ready", "status": "False", "reason": "DependenciesNotReady"}],
+                               "sandbox": {"name": name}}
+            self._put("sandboxclaims", name, claim)
+            return
         await pod.start()
         if ("sandboxclaims", name) not in self.objects:  # given up meanwhile
             await pod.end()

@@ -238,10 +238,13 @@ class Shelf(Generic[T]):
     def tick(self, at: float) -> None:
         """Let leases and delays run out; the `gone` of the constructor hears of each lease that did."""
         leased, delayed = self._leased, self._delayed
+        if (not leased or leased[0][0] > at) and (not delayed or delayed[0][0] > at):
+            return
+        cards, held = self._cards, Place.LEASED
         while leased and leased[0][0] <= at:
             _, id, attempt = leased[0]
-            card = self._held(id, attempt)
-            if card is None:
+            card = cards.get(id)
+            if card is None or card.attempt != attempt or card.place is not held:
                 heapq.heappop(leased)
             elif card.until_seconds > at:
                 heapq.heapreplace(leased, (card.until_seconds, id, attempt))
@@ -331,10 +334,21 @@ class Shelf(Generic[T]):
             heapq.heapify(kind.heap)
 
     def _move(self, card: Card[T], place: Place) -> None:
-        if card.place is not place:
-            self._leave(card)
-            card.place = place
-            self._enter(card)
+        old = card.place
+        if old is place:
+            return
+        kind = self._kinds[card.kind]
+        if old is Place.READY:
+            kind.ready -= 1
+        elif old is Place.LEASED:
+            kind.leased -= 1
+        if place is Place.READY:
+            kind.ready += 1
+        elif place is Place.LEASED:
+            kind.leased += 1
+        self._counts[old] -= 1
+        self._counts[place] += 1
+        card.place = place
 
     def _enter(self, card: Card[T]) -> None:
         kind = self._kinds[card.kind]

@@ -132,13 +132,14 @@ class World:
 
     def _come(self, load: Load, size: int) -> int:
         asks = []
+        cpus = load.need.shape[0] / 1000
         for _ in range(size):
             self._arrived += 1
             id = str(self._arrived)
             seconds = min(load.least_seconds * self.chance.paretovariate(load.tail), self.scenario.deadline_seconds)
             poison = self.chance.random() < self.scenario.weather.poison
             life = Life(id, seconds, self.chance) if self.chance.random() < self.scenario.fine else None
-            episode = Played(id, load, seconds, poison, life)
+            episode = Played(id, load, cpus, seconds, poison, life)
             self.shelf.put(id, episode, at=self.clock.now, kind=load.kind, priority=load.priority)
             self.audit.put(id, load, self.clock.now)
             self.audit.offered(id, load, self.clock.now)

@@ -52,11 +52,12 @@ class Box:
 
 
 class Played:
-    __slots__ = ("id", "life", "load", "poison", "seconds")
+    __slots__ = ("cpus", "id", "life", "load", "poison", "seconds")
 
-    def __init__(self, id: str, load: Load, seconds: float, poison: bool, life: Life | None) -> None:
+    def __init__(self, id: str, load: Load, cpus: float, seconds: float, poison: bool, life: Life | None) -> None:
         self.id = id
         self.load = load
+        self.cpus = cpus
         self.seconds = seconds
         self.poison = poison
         self.life = life
@@ -144,7 +145,7 @@ class Crew:
             return
         del box.runs[job.id]
         accepted = self.shelf.ack(job.id, attempt, at=self.clock.now)
-        cpu_seconds = seconds * job.load.need.shape[0] / 1000
+        cpu_seconds = seconds * job.cpus
         self.audit.result(job.id, attempt, at=self.clock.now, accepted=accepted, cpu_seconds=cpu_seconds)
         if accepted:
             if job.life is not None:

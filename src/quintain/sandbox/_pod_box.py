@@ -26,7 +26,9 @@ POD_NAME = "agents.x-k8s.io/pod-name"
 TERMINAL = frozenset({"InvalidMetadata", "EnvVarsInjectionRejected", "VolumeClaimTemplatesError", "ClaimExpired",
                       "SandboxExpired", "TemplateNotFound", "WarmPoolNotFound"})
 GRACE_SECONDS = 30.0  # beyond a command's own deadline, before the house stops believing in its sandbox
-LOOK_SECONDS = 20.0  # how long one watch lasts
+LOOK_SECONDS = 5.0  # how long one watch lasts
+#: Why a container waits that will never run (kubelet's reasons; the first means that pulling failed several times).
+NEVER = frozenset({"ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError"})
 ENVIRONMENT = {"PATH": ":".join(SEARCH_PATH), "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8", **ONE_CPU}
 
 
@@ -75,12 +77,28 @@ class PodSandbox:
         """The name of the Sandbox that the claim was given, once it is ready."""
         while True:
             found = await self._cluster.get(kinds()["SandboxClaim"], self._claim)
+            await self._look_at_pod(((found.get("status") or {}).get("sandbox") or {}).get("name"))
             while found is not None:
                 name = self._bound(found)
                 if name:
                     return name
                 version = (found.get("metadata") or {}).get("resourceVersion")
                 found = await self._cluster.watch("SandboxClaim", self._claim, version, LOOK_SECONDS)
+
+    async def _look_at_pod(self, name: str | None) -> None:
+        """Whether it can ever run; a pod that was adopted from a pool runs already, whatever it is called."""
+        from lightkube.resources.core_v1 import Pod
+
+        if not name:
+            return
+        try:
+            status = (await self._cluster.get(Pod, name)).status
+        except Refused:
+            return
+        for one in (status.containerStatuses or ()) if status is not None else ():
+            waiting = one.state.waiting if one.state is not None else None
+            if waiting is not None and waiting.reason in NEVER:
+                raise self._failed(f"{waiting.reason}: {waiting.message}")
 
     def _bound(self, claim: Mapping[str, Any]) -> str:
         status = claim.get("status") or {}

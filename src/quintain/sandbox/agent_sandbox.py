@@ -3,7 +3,7 @@
 Never run against a live cluster by us: its objects are held against the published schemas of the CRDs
 (kubernetes-sigs/agent-sandbox, v1beta1), and its words against a server of the tests that speaks the API's HTTP and
 websocket. The cluster needs Kubernetes 1.30 (v5.channel.k8s.io), the controllers with their extensions, and a network
-plugin that enforces network policies; the image needs `python3` (3.8 or later) and `sleep`.
+plugin that enforces network policies; the image needs `python3` (3.8 or later) and `tail`.
 
 Covers, where the cluster does what it says: pods behind the runtime class of your choice, a read-only root, no
 capabilities and no new privileges for programs, private /work, /tmp and /dev/shm, no way out, no token of the cluster,
@@ -103,7 +103,7 @@ class AgentSandboxBackend:
             name=self.name, available=not missing, isolation=isolation, memory="soft", processes="none", cpu="soft",
             disk="soft", networks=(Network.NONE,), unique_uid=False, channel=True, images=("host", "registry"),
             covers=("the runtime class of the pods", "read-only system", "bounded private work tree",
-                    "no capabilities, no_new_privs, the runtime's seccomp filter", "whole-tree kill"),
+                    "no capabilities, no_new_privs, the runtime's seccomp filter and a small one of ours", "whole-tree kill"),
             does_not_cover=("what the cluster does not enforce: network policies, limits, the runtime class",
                             "processes", "inodes", "CPU time of a whole sandbox (only of each process)",
                             "disk bytes together (/work, /tmp and /dev/shm are bounded one by one)",
@@ -178,7 +178,7 @@ def template(image: str, limits: Limits, runtime_class: str | None) -> dict[str,
     memory = str(limits.memory_bytes + SPARE_BYTES)
     places = {"work": "/work", "tmp": "/tmp", "shm": "/dev/shm", "attendant": _pod.PRIVATE}
     container = {
-        "name": CONTAINER, "image": image, "command": ["sleep", "infinity"], "workingDir": "/work",
+        "name": CONTAINER, "image": image, "command": ["tail", "-f", "/dev/null"], "workingDir": "/work",
         "resources": {"limits": {"cpu": "1", "memory": memory}, "requests": {"cpu": "100m", "memory": memory}},
         "securityContext": {
             "runAsUser": 0, "runAsGroup": 0, "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
