@@ -13,6 +13,7 @@ two that no format reads, AgentBench-OS and InterCode. On two quiet cores:
                                                     tests are
     --set agentbench --set intercode --set intercode_sql
 
+`--mend` accepts every repair that is proposed for what was not admitted, and says what is admitted then.
 `--strength` measures of public sets only how strong their tests are. `--out DIR` keeps what was found, so that a run
 that was cut short goes on; its seconds are then those of the last run alone.
 """
@@ -26,12 +27,24 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from _foreign_sets import agentbench, intercode, intercode_sql
 from _machine import Account, finish
 
-from quintain.curate import Admission, Check, Kept, Ruling, Site, admit, neighbours_of, standard_checks
+from quintain.curate import (
+    Admission,
+    Check,
+    Kept,
+    Ruling,
+    Site,
+    admit,
+    admit_one,
+    neighbours_of,
+    propose,
+    standard_checks,
+)
 from quintain.curate.checks import Duplicates, Leaks, NullAnswers, OracleRuns, Schema, Spec, Static, Strength
 from quintain.grade import World, warm_oracle
 from quintain.sandbox import NativeBackend
@@ -68,6 +81,27 @@ async def admitted(
             found.append(admission)
             print(f"{len(found)}/{len(tasks.ids)} {admission.task} {admission.ruling.value}", file=sys.stderr)
     return found
+
+
+async def mended(tasks: Taskset, found: Sequence[Admission], args: argparse.Namespace) -> dict[str, object]:
+    """The rulings after all repairs that are proposed for what was refused, and what these were."""
+    told: dict[str, list[str]] = {}
+    rulings = Counter(a.ruling.value for a in found)
+    async with NativeBackend(warm=warm_oracle()) as backend:
+        site = Site(backend, at_once=args.at_once)
+        for admission in found:
+            if admission.ruling not in (Ruling.AUGMENT, Ruling.REJECTED):
+                continue
+            item = tasks[admission.task]
+            repairs = await propose(item, admission, site)
+            for repair in repairs:
+                with suppress(ValueError):  # an earlier one has left nothing to do
+                    item = repair.apply(item)
+            if repairs:
+                again = await admit_one(item, site, chosen_checks(args, tasks) or standard_checks())
+                rulings.update({admission.ruling.value: -1, again.ruling.value: 1})
+                told[admission.task] = [again.ruling.value, *(repair.text for repair in repairs)]
+    return {"rulings": dict(+rulings), "repairs": told}
 
 
 def corpus(args: argparse.Namespace) -> dict[str, object]:
@@ -135,6 +169,7 @@ def public(name: str, args: argparse.Namespace) -> dict[str, object]:
         f"{short}_mutants": int(sum(f["mutants"] for f in figures)),
         f"{short}_equivalent": int(sum(f["equivalent"] for f in figures)),
         f"{short}_oracle_runs": int(sum(f.figures.get("runs", 0) for a in found if (f := a.finding("oracle")))),
+        f"{short}_mended": asyncio.run(mended(tasks, found, args)) if args.mend else None,
         f"{short}_rulings": dict(Counter(a.ruling.value for a in found)), f"{short}_refused": _refused(found),
     }
 
@@ -166,6 +201,7 @@ def main() -> None:
     parser.add_argument("--light", action="store_true", help="of public sets only what decides whether a task is sound")
     parser.add_argument("--strength", action="store_true", help="of public sets only how strong their tests are")
     parser.add_argument("--set", action="append", choices=["corpus", *SETS, *FOREIGN], help="only these (default: all)")
+    parser.add_argument("--mend", action="store_true", help="accept each repair that is proposed in public sets")
     parser.add_argument("--out", type=Path, help="keep findings here, so that a second run goes on")
     parser.add_argument("--at-once", type=int, default=4)
     args = parser.parse_args()

@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from quintain.curate import Finding, Kept, Result, Ruling, Site, admit, propose, standard_checks, summary_of
+from quintain.curate import (
+    Admission,
+    Finding,
+    Kept,
+    Problem,
+    Result,
+    Ruling,
+    Site,
+    admit,
+    propose,
+    standard_checks,
+    summary_of,
+)
 from quintain.curate.checks import Battery, NullAnswers, OracleRuns, Strength
 from quintain.grade import warm_oracle
 from quintain.sandbox import NativeBackend
@@ -123,6 +135,20 @@ def test_an_accepted_repair_makes_a_weak_suite_strong() -> None:
     assert kinds == ["drop_tests", "add_cases"]
     assert before.figures["kill_rate"] < 0.8 <= after.figures["kill_rate"], after
     assert after.result is Result.PASS
+
+
+def test_a_few_tests_that_the_author_s_answer_never_passes_may_be_dropped_and_many_not() -> None:
+    more = "".join(f"\ndef test_{n}():\n    assert clamp({n}, 0, 99) == {n}\n\n" for n in range(6, 20))
+    wrong = "\ndef test_wrong():\n    assert clamp(5, 0, 9) == 6\n"
+    problem = Problem(code="oracle fails", text="it fails", tests=("test_it.py::test_wrong",))
+    site = Site(NativeBackend(), at_once=1)
+    for tests, wanted in ((TESTS + more + wrong, ["drop 1 of 21 tests"]), (TESTS + wrong, [])):
+        item = clamp_task(tests)
+        refused = Admission(task="clamp", version=item.task.version, ruling=Ruling.REJECTED, findings=(
+            Finding(check="oracle", result=Result.FAIL, problems=(problem,)),))
+        repairs = asyncio.run(propose(item, refused, site))
+        assert [repair.text.partition(",")[0] for repair in repairs] == wanted
+        assert all(b"test_wrong" not in repair.apply(item).exam.hidden.files["test_it.py"] for repair in repairs)
 
 
 @needs_native

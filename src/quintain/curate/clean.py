@@ -1,9 +1,9 @@
 """Repairs that a person may accept: each makes another version of a task, and says what it changes.
 
-Covers: tests that pass where nothing is defined are dropped; inputs are added that notice faults which nothing
-noticed (the author's answer settles them, in sandboxes); installs get the version that was asked for; history goes;
-test ids get the one form in which they are compared. Does not cover: mending an author's answer, instructions or a
-script's logic.
+Covers: tests that pass where nothing is defined are dropped, and a few that the author's answer never passes; inputs
+are added that notice faults which nothing noticed (the author's answer settles them, in sandboxes); installs get the
+version that was asked for; history goes; test ids get the one form in which they are compared. Does not cover: mending
+an author's answer, instructions or a script's logic.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from quintain.grade import kill_rate, mutants_of
 from quintain.guard import cases_of, grow, grown_suite, subset
 from quintain.tasks import Item, PythonSuite, ScriptSuite, StdioSuite, context_digest, history_in
 from quintain.types import TaskError
+
+#: Where the author's answer fails more of the tests than this share, it is not the tests that are to be dropped.
+FEW = 0.1
 
 
 class RepairKind(StrEnum):
@@ -54,7 +57,10 @@ async def propose(
     found += _ids(item)
     idle = [test for problem in problems if problem.code in ("idle test", "vacuous") for test in problem.tests]
     if idle:
-        found += _drops(item, idle)
+        found += _drops(item, idle, "which pass where nothing is done")
+    wrong = [test for problem in problems if problem.code == "oracle fails" for test in problem.tests]
+    if wrong:
+        found += _drops(item, wrong, "which the author's answer never passes", most=FEW)
     if codes & {"weak", "few kills"}:
         found += await _cases(item, site)
     return found
@@ -155,13 +161,14 @@ def _ids(item: Item) -> list[Repair]:
     return [Repair(kind=RepairKind.NORMALISE_IDS, text=f"write {odd!r} as {normal(odd)!r}", apply=apply)]
 
 
-def _drops(item: Item, idle: Sequence[str]) -> list[Repair]:
+def _drops(item: Item, tests: Sequence[str], why: str, *, most: float = 1.0) -> list[Repair]:
+    """Dropping tests, where that leaves some; at most a share of all."""
     suite = item.exam.hidden
     if not isinstance(suite, PythonSuite | StdioSuite):
         return []
     known = [case.id for case in cases_of(suite)]
-    gone = {test.partition("[")[0] for test in idle} & set(known)
-    if not gone or gone == set(known):
+    gone = {test.partition("[")[0] for test in tests} & set(known)
+    if not gone or gone == set(known) or len(gone) > most * len(known):
         return []
 
     def apply(item: Item) -> Item:
@@ -169,8 +176,7 @@ def _drops(item: Item, idle: Sequence[str]) -> list[Repair]:
         return resealed(item, exam=msgspec.structs.replace(item.exam, hidden=subset(item.exam.hidden, left)))
 
     return [Repair(kind=RepairKind.DROP_TESTS, apply=apply,
-                   text=f"drop {len(gone)} of {len(known)} tests, which pass where nothing is done: "
-                        f"{', '.join(sorted(gone)[:4])}")]
+                   text=f"drop {len(gone)} of {len(known)} tests, {why}: {', '.join(sorted(gone)[:4])}")]
 
 
 async def _cases(item: Item, site: Site) -> list[Repair]:
