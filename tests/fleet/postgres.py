@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -50,6 +51,6 @@ def running(folder: Path, *, within: Sequence[str] = (), listen: str = "") -> It
         assert server.poll() is None, (home / "log").read_text()
         yield f"postgresql://quintain@{listen}/postgres" if listen else f"postgresql://quintain@/postgres?host={home}"
     finally:
-        server.terminate()
+        server.send_signal(signal.SIGINT)  # at once: who is cut off never says goodbye
         server.wait(60)
         shutil.rmtree(home)
