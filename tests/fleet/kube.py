@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -29,6 +30,7 @@ class Kube:
         self.log: list[str] = []
         self.pods: list[subprocess.Popen[bytes]] = []
         self.failures: list[int] = []
+        self.starter = ThreadPoolExecutor(1)  # pods die with the thread that has started them, so it is one that lasts
         self.url = ""
 
     def apply(self, plural: str, name: str, made: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -40,7 +42,9 @@ class Kube:
         self.objects[plural, name] = made
         if plural == "deployments":
             for nth in range(made["spec"]["replicas"]):
-                self.pods.append(self.start(made["spec"]["template"]["spec"], self.folder / f"{name}-{nth}"))
+                starting = self.starter.submit(
+                    self.start, made["spec"]["template"]["spec"], self.folder / f"{name}-{nth}")
+                self.pods.append(starting.result())
         return 200, made
 
     def start(self, spec: dict[str, Any], home: Path) -> subprocess.Popen[bytes]:
@@ -137,6 +141,7 @@ def serving(folder: Path, command: list[str]) -> Iterator[Kube]:
         finally:
             server.shutdown()
             kube.end()
+            kube.starter.shutdown()
 
 
 def can_start() -> str:
