@@ -52,7 +52,7 @@ class LmLearner:
             window_seconds=0.02)
         self._sampler = LocalPolicy(model, tokenizer, sampling=dials)
         self._greedy = LocalPolicy(model, tokenizer, sampling=msgspec.structs.replace(dials, temperature=0.0))
-        self._examples: list[Packed] = []
+        self._examples: list[tuple[list[int], list[bool]]] = []
         self.step = 0
         self.executions = 0
 
@@ -105,8 +105,7 @@ class LmLearner:
             for said in policy.asked[shown.item.task.id]:
                 prompt = self._sampler.renderer.opening(said)
                 reply = [*self._tokenizer.encode(shown.right, add_special_tokens=False), end]
-                mask = [False] * len(prompt) + [True] * len(reply)
-                self._examples.append(Packed([((*prompt, *reply), mask)]))
+                self._examples.append(([*prompt, *reply], [False] * len(prompt) + [True] * len(reply)))
         return sum(solved.values())
 
     def _imitate(self) -> dict[str, float]:
@@ -117,15 +116,13 @@ class LmLearner:
             self._examples, len(self._examples))
         at = self.step * asked.sft_batch % len(order)
         chosen = order[at: at + asked.sft_batch]
-        total, loss = sum(len(one.targets) for one in chosen), 0.0
+        one = Packed(chosen)
         self._model.train()
-        for one in chosen:
-            logp = logits_of(self._model, one).log_softmax(-1)
-            part = -logp[range(len(one.targets)), one.targets].sum() / total
-            part.backward()
-            loss += part.item()
+        logp = logits_of(self._model, one).log_softmax(-1)
+        loss = -logp[range(len(one.targets)), one.targets].mean()
+        loss.backward()
         self._descend(asked.sft_rate * min(1.0, (self.step + 1) / 4))
-        return {"loss": loss}
+        return {"loss": loss.item()}
 
     # --- learning from rewards ------------------------------------------------------------------------------------
 
