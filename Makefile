@@ -1,4 +1,4 @@
-# make demo | test | check | bench | docs | torch | clean: each does its own set-up (Debian: python3 >= 3.11, python3-venv, gcc, git).
+# make demo | test | check | bench | docs | torch | nodes | clean: each does its own set-up (Debian: python3 >= 3.11, python3-venv, gcc, git).
 # make demo TAKE=10 plays the first ten tasks only, and learns for a few seconds only.
 PYTHON ?= python3
 VENV := .venv
@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := $(wildcard src/quintain/sandbox/native/*.c src/quintain/sandbox/native/*.h)
 
-.PHONY: demo test check bench docs torch clean venv
+.PHONY: demo test check bench docs torch nodes clean venv
 .DELETE_ON_ERROR:
 
 venv: $(READY)
@@ -44,6 +44,11 @@ bench: $(READY)
 
 docs: $(READY)
 	$(BIN)/python .ci/docs_links.py
+
+# Three nodes of which one is lost, also with a real Ray cluster that places what works on them (80 MB to install).
+nodes: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'ray[client]>=2.40'
+	$(BIN)/python -m pytest -s -m three_nodes tests/fleet/test_three_nodes.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis src/*.egg-info
