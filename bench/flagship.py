@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/flagship.py [--quick] [--seeds 0,1,2] [--arms rl,sft,random] [--steps 40] [--folder DIR]
 
-`rl`: 16 updates from 28 demonstrations, then rewards of two-turn episodes; `sft`: demonstrations only, for as much CPU
+`rl`: 32 updates from 28 demonstrations, then rewards of two-turn episodes; `sft`: demonstrations only, for as much CPU
 time as `rl` had; `random`: a coin for each reward. 224 held-out tasks of the trained families, and 72 of eight families
 that were never trained (`new_…`): what generalises and what does not. `before` is after the demonstrations. Intervals
 are 95 %: over all tasks of all seeds, by Wilson's formula (tasks of one seed share a policy: they are a little too

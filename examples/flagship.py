@@ -34,7 +34,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sft-steps", type=int, default=16)
+    parser.add_argument("--sft-steps", type=int, default=32)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--control", default="none")
     parser.add_argument("--every", type=int, default=1, help="of each held-out set only every N-th task")

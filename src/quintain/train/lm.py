@@ -30,13 +30,13 @@ class LmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     the ratio of PPO, `entropy` is what a nat of it is worth."""
 
     seed: int = 0
-    sft_steps: int = 16
+    sft_steps: int = 32
     rl_steps: int = 40
     batch: int = 6
     group: int = 8
     sft_batch: int = 8
     max_tokens: int = 24
-    temperature: float = 1.2
+    temperature: float = 1.0
     trained_layers: int = 10
     sft_rate: float = 2e-4
     rate: float = 1e-4
