@@ -152,8 +152,8 @@ class Site:
     async def _kill(self, most: int, pause_seconds: float, until: float) -> None:
         while sum(self.kills.values()) < most and not self.ended.is_set() and time.monotonic() < until:
             await asyncio.sleep(min(4 * pause_seconds, self._chance.expovariate(1 / pause_seconds)))
-            if not (self.run / "episodes").exists():
-                continue  # nothing has begun
+            if not any(self._targets("spawner")):
+                continue  # nobody is at work: whoever is killed now costs no episode anything
             names = [name for name in WEIGHTS if name != "server" or self._server]
             name = self._chance.choices(names, [WEIGHTS[name] for name in names])[0]
             if self._strike(name):
