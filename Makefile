@@ -1,4 +1,4 @@
-# make demo | test | check | bench | docs | torch | nodes | clean: each does its own set-up (Debian: python3 >= 3.11, python3-venv, gcc, git).
+# make demo | test | whole | check | bench | docs | torch | nodes | clean: each does its own set-up (Debian: python3 >= 3.11, python3-venv, gcc, git).
 # make demo TAKE=10 plays the first ten tasks only, and learns for a few seconds only.
 PYTHON ?= python3
 VENV := .venv
@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := $(wildcard src/quintain/sandbox/native/*.c src/quintain/sandbox/native/*.h)
 
-.PHONY: demo test check bench docs torch nodes clean venv
+.PHONY: demo test whole check bench docs torch nodes clean venv
 .DELETE_ON_ERROR:
 
 venv: $(READY)
@@ -29,8 +29,12 @@ demo: $(READY)
 
 # Side by side first, by file, those that take long before the others; then those that must be alone. TESTS=tests/grade runs one room.
 test: $(READY)
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations=12 -m "not alone" $(TESTS)
-	$(BIN)/python -m pytest -m alone $(TESTS) || test $$? = 5
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations=12 -m "not alone and not whole" $(TESTS)
+	$(BIN)/python -m pytest -m "alone and not whole" $(TESTS) || test $$? = 5
+
+# What make test plays a part of: the whole conformance kit on each backend, trainings that are killed.
+whole: $(READY)
+	$(BIN)/python -m pytest -v -m whole $(TESTS)
 
 check: $(READY)
 	$(BIN)/ruff check setup.py src tests bench examples .ci

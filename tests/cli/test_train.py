@@ -68,7 +68,9 @@ def test_a_training_tells_what_it_came_to_and_leaves_a_log_a_curve_and_checkpoin
 
 @pytest.mark.slow
 @needs_native
-@pytest.mark.parametrize("ahead", [(), ("--async",)], ids=["sync", "async"])
+@pytest.mark.parametrize("ahead", [
+    pytest.param((), id="sync"), pytest.param(("--async",), id="async", marks=pytest.mark.whole),
+])
 def test_a_training_that_was_killed_goes_on_to_bit_equal_parameters(tmp_path: Path, ahead: tuple[str, ...]) -> None:
     whole = trained(*SMALL, *ahead, "--out", "whole", cwd=tmp_path)
     child = subprocess.Popen(words(*SMALL, *ahead, "--out", "killed"), cwd=tmp_path, stderr=subprocess.DEVNULL)
