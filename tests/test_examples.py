@@ -48,7 +48,7 @@ def test_the_example_of_the_page_about_work_in_a_shell_runs(tmp_path: Path) -> N
 
 @needs_native
 def test_the_example_of_the_page_about_quality_runs(tmp_path: Path) -> None:
-    assert "killed 3 of 5" in run(block("grade-quality"), tmp_path)
+    assert "killed 3 of 7" in run(block("grade-quality"), tmp_path)
 
 
 def test_a_policy_of_ones_own_plays(tmp_path: Path) -> None:
