@@ -72,7 +72,13 @@ def start_slow_run(cwd: Path, *, tasks: int, size: int, run: str) -> subprocess.
     words = ("run", "set", "--policy", "slow:Slow", "-n", str(size), "--sandboxes", "2", "--out", run, "--json")
     return subprocess.Popen(
         command(*words), cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=_heeding_interrupts,
     )
+
+
+def _heeding_interrupts() -> None:
+    """As from a terminal, also where a shell started the tests in the background, and so deaf to SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def wait_until_closed(process: subprocess.Popen[str], run: Path, *, episodes: int, within: float = 60) -> None:
