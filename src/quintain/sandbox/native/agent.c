@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -355,12 +354,6 @@ void agent_expendable(int yes) {
   if (!yes) started++;
   const char *text = yes ? score : own;
   if (pwrite(walls.oom_fd, text, strlen(text), 0) < 0) _exit(75);
-}
-
-/* What the house ignores (SIGINT, where a shell started it in the background) no program shall find ignored. */
-void signals_as_new(void) {
-  static const unsigned long as_new[8]; /* the kernel's own record: glibc keeps some signals to itself */
-  for (int n = 1; n <= 64; n++) syscall(SYS_rt_sigaction, n, as_new, NULL, 8);
 }
 
 /* Ahead of need, so that what is forked finds it ready: to count the cores is to read half of /proc/stat. */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -105,4 +106,10 @@ uint64_t disk_used_bytes(void) {
   struct statfs s;
   if (statfs("/work", &s) || s.f_type != TMPFS_MAGIC) return UINT64_MAX;
   return (uint64_t)(s.f_blocks - s.f_bfree) * (uint64_t)s.f_bsize;
+}
+
+/* What the house ignores (SIGINT, where a shell started it in the background) no program shall find ignored. */
+void signals_as_new(void) {
+  static const unsigned long as_new[8]; /* the kernel's own record: glibc keeps some signals to itself */
+  for (int n = 1; n <= 64; n++) syscall(SYS_rt_sigaction, n, as_new, NULL, 8);
 }
