@@ -1,12 +1,12 @@
 """Kinds of work: how each is asked, run, judged, and talked about."""
 
-from quintain.env.base import Answer, Environment, Feedback, Shown, Work
+from quintain.env.base import Answer, Enterable, Environment, Feedback, Inside, Shown, Work
 from quintain.env.by_kind import ByKind
 from quintain.env.code import CodeEnvironment
 from quintain.env.shell import ShellEnvironment
 from quintain.env.terse import TerseEnvironment
 
 __all__ = [
-    "Answer", "ByKind", "CodeEnvironment", "Environment", "Feedback", "ShellEnvironment", "Shown", "TerseEnvironment",
-    "Work",
+    "Answer", "ByKind", "CodeEnvironment", "Enterable", "Environment", "Feedback", "Inside", "ShellEnvironment",
+    "Shown", "TerseEnvironment", "Work",
 ]

@@ -10,26 +10,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import cast
+from typing import NotRequired, TypedDict, cast
 
 import msgspec
 
 from quintain.grade import Frozen, World, freeze
-from quintain.sandbox import Backend, Forking, Interactive, Session
+from quintain.sandbox import Backend, Forking, Interactive, Networked, Session, Snapshot, Snapshots
 from quintain.tasks import Item, ScriptSuite
 from quintain.types import FaultKind, HouseError, Limits, Network, Outcome, Task, TaskError
 
 #: Of each stream of a command so much is kept, in the log too.
 OBSERVED_BYTES = 64 * 1024
 _COLLECT_SECONDS = 60.0
+_STATE_SECONDS = 20.0
+#: Prints what another bash must be told to be where this one is, and leaves `$?` as it was.
+_STATE = r"""__q_was=$?
+builtin printf 'builtin cd -- %q\n' "$PWD"
+for __q_name in $(builtin compgen -v); do
+  case $__q_name in BASH*|FUNCNAME|PIPESTATUS|RANDOM|SRANDOM|SECONDS|LINENO|EPOCH*|_|GROUPS|DIRSTACK|COMP_*|HISTCMD|\
+PWD|OLDPWD|PPID|EUID|UID|SHELLOPTS|SHLVL|IFS|__q_*) ;; *) builtin declare -p "$__q_name" ;; esac
+done
+for __q_name in $(builtin compgen -A function); do
+  case $__q_name in __q_*) ;; *) builtin declare -f "$__q_name" ;; esac
+done
+builtin alias -p
+builtin umask -p
+(builtin exit "$__q_was")
+"""
+
+
+class _Reach(TypedDict):
+    limits: Limits
+    network: Network
+    allow: NotRequired[Sequence[str]]
 
 
 class Workplace:
     """Made by `opened`, ended by `close`. `outcomes` are those of the commands that were run here."""
 
-    def __init__(self, suite: ScriptSuite, box: Interactive, shell: Session, stack: AsyncExitStack) -> None:
+    def __init__(
+        self, suite: ScriptSuite, box: Interactive, shell: Session, env: Mapping[str, str], stack: AsyncExitStack,
+    ) -> None:
         self._suite = suite
         self._box = box
+        self.env = dict(env)
         self._shell = shell
         self._stack = stack
         self.outcomes: list[Outcome] = []
@@ -37,16 +61,22 @@ class Workplace:
 
     @classmethod
     async def opened(
-        cls, item: Item, world: World, backend: Backend, *, network: Network,
+        cls, item: Item, world: World, backend: Backend, *, network: Network, allow: Sequence[str] = (),
+        snapshot: Snapshot | None = None,
     ) -> Workplace:
-        """A fresh one, with the task's files and what its steps bring along. Raises TaskError, HouseError."""
+        """A fresh one, with the task's files and what its steps bring along; or one with the files of a snapshot.
+        Raises TaskError, HouseError."""
         suite = suite_of(item)
         episode = item.task.limits.episode
         limits = msgspec.structs.replace(episode, output_bytes=min(episode.output_bytes, OBSERVED_BYTES))
         env = {"DEBIAN_FRONTEND": "noninteractive", **world.resolved(suite.answer_env, item.task)}
         async with AsyncExitStack() as stack:
-            opening = backend.open(world.image(item), limits=limits, network=network)
-            (sandbox,) = await stack.enter_async_context(opening)
+            reach: _Reach = {"limits": limits, "network": network}
+            if allow:
+                reach["allow"] = allow
+            (sandbox,) = await stack.enter_async_context(
+                cast(Networked, backend).open(world.image(item), **reach) if snapshot is None
+                else cast(Snapshots, backend).restore(snapshot, **reach))
             if not (hasattr(sandbox, "start") and hasattr(sandbox, "snapshot")):
                 raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"the backend {backend.name!r} has no sandboxes that "
                                  "keep a shell and their files: use native")
@@ -54,8 +84,9 @@ class Workplace:
             if not await box.files.exists("/bin/bash"):
                 raise TaskError(f"task {item.task.id}: expected bash at /bin/bash in its image, found none",
                                 kind=FaultKind.TASK_ENVIRONMENT)
-            await _furnished(box, suite, item.task, env)
-            return cls(suite, box, Session(box, item.task.id, env, suite.workdir), stack.pop_all())
+            if snapshot is None:
+                await _furnished(box, suite, item.task, env)
+            return cls(suite, box, Session(box, item.task.id, env, suite.workdir), env, stack.pop_all())
         raise AssertionError("the stack swallows no exception")
 
     async def catch_up(self, commands: Sequence[str], *, limits: Limits) -> Outcome | None:
@@ -65,6 +96,31 @@ class Workplace:
             result = await self._shell.run(command, timeout=limits.wall_seconds)
             self.outcomes.append(result.outcome)
         return self.outcomes[-1] if self.outcomes else None
+
+    @property
+    def box(self) -> Interactive:
+        return self._box
+
+    @property
+    def workdir(self) -> str:
+        return self._suite.workdir
+
+    async def snapshot(self) -> Snapshot:
+        """What its files are now, while everything inside stands still. Raises HouseError."""
+        await self._box.pause()
+        try:
+            return await cast(Forking, self._box).snapshot()
+        finally:
+            await self._box.resume()
+
+    async def state(self) -> str:
+        """What another bash must be told to be where this shell is; the directory alone where it would be too long."""
+        said = await self._shell.run(_STATE, timeout=_STATE_SECONDS)
+        return said.stdout if not said.outcome.stdout_truncated else said.stdout.partition("\n")[0] + "\n"
+
+    async def told(self, command: str) -> None:
+        """Run a command of the house's in the shell: it is none of the episode's."""
+        await self._shell.run(command, timeout=_STATE_SECONDS)
 
     async def frozen(self, *, final: bool) -> Frozen:
         """The files that cross, as they are now; `final` ends the place. Raises HouseError."""

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from quintain.sandbox import Interactive, Snapshot
 from quintain.tasks import Item
 from quintain.types import Fault, Limits, Message, Outcome, Program, Reward, Task, Turn, Verdict
 
@@ -19,10 +20,22 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What running against the visible part of a task gave: an outcome of a command, a verdict of visible tests."""
+    """What running against the visible part of a task gave: an outcome of a command, a verdict of visible tests.
+    `files` is the blob that holds the sandbox's files after it, where somebody keeps them."""
 
     outcome: Outcome | None = None
     verdict: Verdict | None = None
+    files: str | None = None
+
+
+class Inside(msgspec.Struct, frozen=True, kw_only=True):
+    """A place of work that stands where an episode stood. `state` is what a new bash must be told to be where the
+    episode's own shell is (directory, variables, functions, aliases); empty where the work knows no shell."""
+
+    sandbox: Interactive
+    workdir: str
+    env: dict[str, str] = {}
+    state: str = ""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,3 +102,20 @@ class Environment(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+class Enterable(Environment, Protocol):
+    """An environment whose places of work can be entered between two steps, to look around or to go on from there."""
+
+    def remembers(self, item: Item) -> bool:
+        """Whether a step stands on what earlier ones left in their sandbox, beyond the program itself."""
+        ...
+
+    async def enter(
+        self, item: Item, program: Program | None, *, episode: str, limits: Limits, snapshot: Snapshot | None = None,
+        prelude: str = "",
+    ) -> Inside:
+        """The place of this episode, opened if need be and brought to where it stands after `program` (`None`: to its
+        beginning); ended by `leave`. With `snapshot` the files are as they were kept, whatever the commands made of
+        them this time. `prelude` is a command that a shell is given before all others. Raises HouseError, TaskError."""
+        ...

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
-from quintain.env.base import Answer, Environment, Feedback, Shown, Work
+from quintain.env.base import Answer, Enterable, Environment, Feedback, Inside, Shown, Work
+from quintain.sandbox import Snapshot
 from quintain.tasks import Item
 from quintain.types import Fault, FaultKind, Limits, Message, Program, Reward, Task, TaskError, Turn, Verdict
 
@@ -41,6 +43,16 @@ class ByKind:
     def say(self, task: Task, feedback: Feedback) -> Message:
         return self._of(task).say(task, feedback)
 
+    def remembers(self, item: Item) -> bool:
+        return self._enterable(item.task).remembers(item)
+
+    async def enter(
+        self, item: Item, program: Program | None, *, episode: str, limits: Limits, snapshot: Snapshot | None = None,
+        prelude: str = "",
+    ) -> Inside:
+        return await self._enterable(item.task).enter(
+            item, program, episode=episode, limits=limits, snapshot=snapshot, prelude=prelude)
+
     async def leave(self, episode: str) -> None:
         for one in self._by_kind.values():
             await one.leave(episode)
@@ -55,3 +67,10 @@ class ByKind:
             raise TaskError(f"task {task.id}: expected a kind of {', '.join(sorted(self._by_kind))}, found "
                             f"{task.kind!r}", kind=FaultKind.TASK_ENVIRONMENT)
         return known
+
+    def _enterable(self, task: Task) -> Enterable:
+        known = self._of(task)
+        if not hasattr(known, "enter"):
+            raise TaskError(f"task {task.id}: work of the kind {task.kind!r} cannot be entered",
+                            kind=FaultKind.TASK_ENVIRONMENT)
+        return cast(Enterable, known)

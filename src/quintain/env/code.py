@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from typing import cast
 
 import msgspec
 
 from quintain.env import _words
-from quintain.env.base import Answer, Feedback, Shown, Work
+from quintain.env.base import Answer, Feedback, Inside, Shown, Work
 from quintain.grade import (
     LEVEL,
     Grader,
@@ -26,7 +27,7 @@ from quintain.grade import (
 from quintain.guard import Detector, flags_to_pay_by, inspect_all, standard_detectors
 from quintain.program import Answer as Parsed
 from quintain.program import Build, assemble, check_source, parse
-from quintain.sandbox import Backend
+from quintain.sandbox import Backend, Interactive, Snapshot
 from quintain.tasks import Item, PythonSuite, Suite, names_of
 from quintain.types import (
     Attempt,
@@ -91,6 +92,7 @@ class CodeEnvironment:
         self._detectors = standard_detectors() if detectors is None else list(detectors)
         self._health = health
         self._reached: Isolation | None = None
+        self._entered: dict[str, AsyncExitStack] = {}
 
     def opening(self, task: Task) -> tuple[Message, ...]:
         return _words.opening(task)
@@ -172,11 +174,39 @@ class CodeEnvironment:
     def say(self, task: Task, feedback: Feedback) -> Message:
         return _words.feedback(feedback)
 
+    def remembers(self, item: Item) -> bool:
+        """Each answer meets its tests in sandboxes of its own."""
+        return False
+
+    async def enter(
+        self, item: Item, program: Program | None, *, episode: str, limits: Limits, snapshot: Snapshot | None = None,
+        prelude: str = "",
+    ) -> Inside:
+        """A sandbox with the files of `program` (else the task's own) in /work. A snapshot or a prelude would mean
+        nothing here: ValueError."""
+        if snapshot is not None or prelude:
+            raise ValueError("expected neither a snapshot nor a prelude: code leaves nothing behind between its turns")
+        self._check(item.task)
+        await self.leave(episode)
+        async with AsyncExitStack() as stack:
+            (box,) = await stack.enter_async_context(self._backend.open(item.task.image, limits=limits))
+            if not hasattr(box, "start"):
+                raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"the backend {self._backend.name!r} has no "
+                                 "sandboxes that can be entered: use native")
+            await box.files.write_many(program.files if program is not None else item.task.files)
+            self._entered[episode] = stack.pop_all()
+        return Inside(sandbox=cast(Interactive, box), workdir="/work")
+
     async def leave(self, episode: str) -> None:
-        """Nothing is held for an episode."""
+        """End the sandbox that was entered; of its own accord an episode holds nothing."""
+        stack = self._entered.pop(episode, None)
+        if stack is not None:
+            await stack.aclose()
 
     async def aclose(self) -> None:
-        """Nothing is held at all: the backend is its owner's."""
+        """End what was entered; the backend is its owner's."""
+        for episode in list(self._entered):
+            await self.leave(episode)
 
     def _check(self, task: Task) -> None:
         """Never less than the task asks for, and nothing else than it asks for."""

@@ -8,17 +8,17 @@ frozen files by the task's script in a sandbox that nobody has touched.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from quintain.env import _shell_words as words
 from quintain.env._workplace import Workplace, suite_of
-from quintain.env.base import Answer, Feedback, Shown, Work
+from quintain.env.base import Answer, Feedback, Inside, Shown, Work
 from quintain.grade import Scalar, World, lexicographic, reward_of, reward_of_fault
 from quintain.guard import Detector, flags_to_pay_by, inspect_all
-from quintain.sandbox import Snapshots
+from quintain.sandbox import Snapshot, Snapshots
 from quintain.tasks import Item
 from quintain.types import (
     Attempt,
@@ -56,7 +56,9 @@ class ShellEnvironment:
     a registry, values of `${NAME}` in a task's environment. `network` is what the sandboxes may reach, whatever the
     task would like (the default: nothing); the policy is told. `detectors` look at the commands of an episode (none by
     default: those of `guard` were made for programs). `trusted_level="L2"` pays a solved attempt in full: scripts do
-    not reach L3, and by default what they call solved is paid as the best partial credit.
+    not reach L3, and by default what they call solved is paid as the best partial credit. `allow` is the list of an
+    ALLOW_LIST network (see `Networked.open`). `keep` is given the sandbox's files after each command and returns the
+    name that the log keeps of them, so that every step can be gone back to (`quintain.replay`).
 
     A reply that means nothing costs its turn; what was done before it is still judged. An episode that is resumed runs
     its earlier commands again.
@@ -71,12 +73,14 @@ class ShellEnvironment:
         self, backend: Snapshots, *, cache: Path, bases: Mapping[str, str] | None = None,
         variables: Mapping[str, str] | None = None, network: Network = Network.NONE, scalar: Scalar = lexicographic,
         detectors: Sequence[Detector] = (), command_seconds: float = COMMAND_SECONDS,
-        trusted_level: str = TRUSTED_LEVEL,
+        trusted_level: str = TRUSTED_LEVEL, allow: Sequence[str] = (), keep: Callable[[Snapshot], str] | None = None,
     ) -> None:
         if not command_seconds > 0:
             raise ValueError(f"expected command_seconds greater than 0, found {command_seconds!r}")
         self._backend = backend
         self._network = network
+        self._allow = tuple(allow)
+        self._keep = keep
         self._world = World(backend, cache=cache, bases=bases, variables=variables, network=network)
         self._scalar = scalar
         self._detectors = list(detectors)
@@ -104,7 +108,8 @@ class ShellEnvironment:
         """The outcome of the latest command."""
         place = await self._place(item, episode)
         outcome = await place.catch_up(words.commands_of(program), limits=self._short(limits))
-        return Shown(outcome=outcome)
+        files = self._keep(await place.snapshot()) if self._keep is not None else None
+        return Shown(outcome=outcome, files=files)
 
     async def grade(self, item: Item, work: Work, *, episode: str, seed: int) -> tuple[Verdict, Reward]:
         """The verdict of the task's script on the files that are left. A last reply that meant nothing leaves what was
@@ -131,6 +136,33 @@ class ShellEnvironment:
     def say(self, task: Task, feedback: Feedback) -> Message:
         return words.feedback(feedback)
 
+    def remembers(self, item: Item) -> bool:
+        """A command stands on all that were before it."""
+        return True
+
+    async def enter(
+        self, item: Item, program: Program | None, *, episode: str, limits: Limits, snapshot: Snapshot | None = None,
+        prelude: str = "",
+    ) -> Inside:
+        """The place of an episode after its commands so far. With a snapshot the files are those, the shell is where
+        the commands bring it, and nothing runs in the background."""
+        fresh = episode not in self._places
+        place = await self._place(item, episode)
+        if prelude and fresh:
+            await place.told(prelude)
+        if program is not None:
+            await place.catch_up(words.commands_of(program), limits=self._short(limits))
+        state = await place.state()
+        if snapshot is not None:
+            done = place.outcomes
+            await self.leave(episode)
+            place = await Workplace.opened(item, self._world, self._backend, network=self._network,
+                                           allow=self._allow, snapshot=snapshot)
+            place.outcomes = done
+            self._places[episode] = place
+            await place.told(state)
+        return Inside(sandbox=place.box, workdir=place.workdir, env=place.env, state=state)
+
     async def leave(self, episode: str) -> None:
         """End the episode's sandbox; nothing, where there is none."""
         place = self._places.pop(episode, None)
@@ -148,7 +180,7 @@ class ShellEnvironment:
         place = self._places.get(episode)
         if place is None:
             place = await Workplace.opened(
-                item, self._world, self._backend, network=self._network)
+                item, self._world, self._backend, network=self._network, allow=self._allow)
             self._places[episode] = place
         return place
 

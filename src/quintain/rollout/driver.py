@@ -150,7 +150,7 @@ class _Attempt:
             case RunVisible(program=program, limits=limits):
                 async with _within(self._driver.patience.run_seconds, "running the visible part"):
                     shown = await environment.run(ticket.item, program, episode=ticket.episode, limits=limits)
-                self._append(Ran(**self._stamp(), outcome=shown.outcome, verdict=shown.verdict))
+                self._append(Ran(**self._stamp(), outcome=shown.outcome, verdict=shown.verdict, files=shown.files))
             case Grade():
                 await self._grade(effect)
             case Pay(verdict=verdict, reward=reward):

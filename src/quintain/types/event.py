@@ -71,10 +71,12 @@ class Rejected(_Event, frozen=True, kw_only=True, tag="rejected"):
 
 
 class Ran(_Event, frozen=True, kw_only=True, tag="ran"):
-    """The program ran against what the policy may see. `outcome` for a command, `verdict` for visible tests."""
+    """The program ran against what the policy may see. `outcome` for a command, `verdict` for visible tests; `files`
+    is the blob with the sandbox's files after it (an encoded `sandbox.Snapshot`), where they were kept."""
 
     outcome: Outcome | None = None
     verdict: Verdict | None = None
+    files: str | None = None
 
 
 class Graded(_Event, frozen=True, kw_only=True, tag="graded"):
