@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -27,6 +28,11 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     blobs: dict[str, str] = {}
 
 
+class _RawRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    event: msgspec.Raw
+    blobs: dict[str, str] = {}
+
+
 class _Key(msgspec.Struct, frozen=True, kw_only=True):
     """What an index needs of any event; the rest of the line is skipped unread."""
 
@@ -39,6 +45,8 @@ class _KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _records = msgspec.json.Decoder(_Record)
+_raws = msgspec.json.Decoder(_RawRecord)
+_events: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 _keys = msgspec.json.Decoder(_KeyRecord)
 
 
@@ -50,8 +58,14 @@ class Where(NamedTuple):
 
 
 def encode(event: Event, blobs: Blobs) -> bytes:
-    """The line of an event, newline included. Raises HouseError(STORE_ERROR) for what would not read back equal: a
-    number that is not finite, halves of a surrogate pair that JSON would join."""
+    """The line of an event, newline included. Raises HouseError(STORE_ERROR) as `encode_body` does."""
+    body = encode_body(event, blobs)
+    return _HEAD + b"%08x" % zlib.crc32(body) + b'",' + body[1:] + b"\n"
+
+
+def encode_body(event: Event, blobs: Blobs) -> bytes:
+    """The record of an event as JSON without a check sum. Raises HouseError(STORE_ERROR) for what would not read back
+    equal: a number that is not finite, halves of a surrogate pair that JSON would join."""
     slim, moved = _spill(event)
     record = _Record(event=slim, blobs={field: blobs.put(content) for field, content in moved.items()})
     try:
@@ -61,7 +75,7 @@ def encode(event: Event, blobs: Blobs) -> bytes:
         raise _refused(event, str(error))
     if back != record:
         raise _refused(event, "it does not read back equal")
-    return _HEAD + b"%08x" % zlib.crc32(body) + b'",' + body[1:] + b"\n"
+    return body
 
 
 def is_whole(line: bytes) -> bool:
@@ -83,11 +97,48 @@ def where(line: bytes) -> Where:
 def decode(line: bytes, blobs: Blobs) -> Event:
     """The event of a whole line. Raises HouseError(STORE_ERROR) for one written by other words than ours, and for a
     blob that is not there."""
+    slim = decode_body(_body(line) or b"")
+    return fill(slim.event, slim.blobs, blobs)
+
+
+class Slim(NamedTuple):
+    """An event whose big byte fields are empty: `blobs` names them, `text` is the event as it was written."""
+
+    event: Event
+    blobs: dict[str, str]
+    text: bytes
+
+
+def body_of(line: bytes) -> bytes:
+    """The record of a whole line, without its check sum."""
+    return _body(line) or b""
+
+
+def decode_body(body: bytes) -> Slim:
+    """Raises HouseError(STORE_ERROR) for a record written by other words than ours."""
     try:
-        record = _load(_body(line) or b"")
+        try:
+            raw = _raws.decode(body)
+            text, named = bytes(raw.event), raw.blobs
+        except (msgspec.DecodeError, UnicodeError):  # a lone surrogate in it
+            whole = json.loads(body)
+            text, named = json.dumps(whole["event"], separators=(",", ":")).encode("ascii"), whole.get("blobs", {})
+        return Slim(_load_event(text), named, text)
+    except (KeyError, ValueError, msgspec.MsgspecError) as error:
+        raise HouseError(FaultKind.STORE_ERROR, f"a record that this version cannot read: {error}")
+
+
+def decode_event(text: bytes) -> Event:
+    """The event that a `Slim.text` holds, its big fields still empty. Raises HouseError(STORE_ERROR)."""
+    try:
+        return _load_event(text)
     except (ValueError, msgspec.MsgspecError) as error:
         raise HouseError(FaultKind.STORE_ERROR, f"a record that this version cannot read: {error}")
-    return _restore(record.event, {field: blobs.get(digest) for field, digest in record.blobs.items()})
+
+
+def fill(event: Event, named: Mapping[str, str], blobs: Blobs) -> Event:
+    """The event with its big fields. Raises HouseError(STORE_ERROR) for a blob that is not there."""
+    return _restore(event, {field: blobs.get(digest) for field, digest in named.items()})
 
 
 def _body(line: bytes) -> bytes | None:
@@ -110,6 +161,16 @@ def _load(body: bytes) -> _Record:
         raise
     except (msgspec.DecodeError, UnicodeError):
         return msgspec.convert(json.loads(body), _Record)
+
+
+def _load_event(text: bytes) -> Event:
+    try:
+        return _events.decode(text)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeError):  # a lone surrogate in it
+        event: Event = msgspec.convert(json.loads(text), Event)
+        return event
 
 
 def _refused(event: Event, reason: str) -> HouseError:

@@ -28,7 +28,8 @@ _T = TypeVar("_T")
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a run was asked to do: enough to do it again. `size` is the number of episodes per task, `options` holds
-    what else was said on the command line, as text."""
+    what else was said on the command line, as text; `environment` what it was done in (digests of images, the
+    interpreter, the kernel), by name."""
 
     taskset: str
     policy: str
@@ -40,6 +41,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     options: dict[str, str] = {}
     code_version: str = ""
     created_unix_seconds: float = 0.0
+    environment: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         for name in ("size", "sandboxes"):

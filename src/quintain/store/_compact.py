@@ -1,0 +1,234 @@
+"""Journals to Parquet: whole attempts go over, once, whoever is killed in the middle and however many try."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from quintain.store._attempts import Attempt, Ranges, merged
+from quintain.store._manifest import Aside, Found, Kept, Manifest, Part, newest, publish
+from quintain.store._parts import FILE_ROWS, PartWriter, Place
+from quintain.store._pass import Pass
+from quintain.store._rows import Row, add_rows, no_rows
+from quintain.store.base import Blobs
+from quintain.store.blobs import LocalBlobs
+from quintain.store.run import Definition, Result, list_runs
+from quintain.types import FaultKind, Graded, HouseError
+
+#: Events that are held in memory before they are written.
+BATCH_EVENTS = 60_000
+#: A manifest is written when so many events have gone over since the last one, at the end of a run.
+COMMIT_EVENTS = 2_000_000
+LOCK = "lock"
+
+
+class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+    """What one compaction took in. `aside` is what it found damaged and passed over."""
+
+    attempts: int = 0
+    events: int = 0
+    parts: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    aside: tuple[Aside, ...] = ()
+
+
+@contextmanager
+def alone(library: Path, *, deadline_seconds: float) -> Iterator[None]:
+    """One at a time changes a library; the lock goes with the process. Raises HouseError(STORE_ERROR) when another one
+    has it for longer than the deadline."""
+    try:
+        library.mkdir(parents=True, exist_ok=True)
+        stream = (library / LOCK).open("ab")
+    except OSError as error:
+        raise HouseError(FaultKind.STORE_ERROR, f"{library}: cannot open the library: {error.strerror}")
+    with stream:
+        end = time.monotonic() + deadline_seconds
+        while True:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    what = "another process changes the library: wait for it, or end it"
+                    raise HouseError(FaultKind.STORE_ERROR, f"{library}: {what}")
+                time.sleep(0.05)
+        yield
+
+
+class Compaction:
+    """One pass over all runs. Where a lock does not hold (NFS), the manifest decides: who comes second begins anew."""
+
+    def __init__(self, library: Path, runs: Path, blobs: Blobs) -> None:
+        self._library = library
+        self._runs = runs
+        self._blobs = blobs
+        self._found: Found = newest(library)
+        self._manifest: Manifest = self._found.manifest
+        self._aside: list[Aside] = []
+        self._made = Compacted()
+        self._since_commit = 0
+
+    def go(self, known: Mapping[str, Mapping[str, Ranges]]) -> Compacted | None:
+        """`known` are the events of each run that the library has. None when somebody else was faster."""
+        start = time.monotonic()
+        changed = False
+        for run in list_runs(self._runs):
+            changed |= self._take_run(run, known.get(run.name, {}))
+            if self._since_commit >= COMMIT_EVENTS:
+                if not self._commit():
+                    return None
+                changed = False
+        if (changed or self._found.damaged) and not self._commit():
+            return None
+        return msgspec.structs.replace(self._made, seconds=time.monotonic() - start, aside=tuple(self._aside))
+
+    def _take_run(self, run: Path, known: Mapping[str, Ranges]) -> bool:
+        kept, reason = described(run)
+        if kept is None:
+            return self._put_aside([Aside(path=f"{run.name}/run.json", offset=0, reason=reason)])
+        look = Pass(run, self._manifest.sources, known=known)
+        if look.is_idle and self._manifest.runs.get(run.name) == kept:
+            return False
+        parts = self._write(run, look)
+        self._put_aside(look.asides())
+        self._manifest = msgspec.structs.replace(
+            self._manifest, parts=(*self._manifest.parts, *parts), runs={**self._manifest.runs, run.name: kept},
+            sources={**self._manifest.sources, **look.standings()},
+        )
+        return True
+
+    def _write(self, run: Path, look: Pass) -> list[Part]:
+        local = LocalBlobs(run / "blobs")
+        shelf = _Shelf(self._library, run.name)
+        try:
+            for attempt in look.attempts():
+                self._bring(local, run, attempt)
+                shelf.put(attempt)
+            parts = shelf.finish()
+        except BaseException:
+            shelf.abandon()
+            raise
+        self._since_commit += shelf.events
+        self._made = msgspec.structs.replace(
+            self._made, attempts=self._made.attempts + shelf.attempts, events=self._made.events + shelf.events,
+            parts=self._made.parts + len(parts), bytes=self._made.bytes + sum(part.bytes for part in parts),
+        )
+        return parts
+
+    def _bring(self, local: LocalBlobs, run: Path, attempt: Attempt) -> None:
+        """The blobs of an attempt, so that it can be read when its run folder is gone."""
+        for kept in attempt.kept:
+            for digest in named_blobs(kept.slim.event, kept.slim.blobs):
+                if self._blobs.has(digest):
+                    continue
+                try:
+                    self._blobs.put(local.get(digest))
+                except HouseError as error:
+                    self._put_aside([Aside(path=f"{run.name}/blobs", offset=0, reason=error.message)])
+
+    def _put_aside(self, found: Sequence[Aside]) -> bool:
+        fresh = [aside for aside in found if aside not in self._manifest.aside]
+        self._aside.extend(fresh)
+        self._manifest = msgspec.structs.replace(self._manifest, aside=(*self._manifest.aside, *fresh))
+        return bool(fresh)
+
+    def _commit(self) -> bool:
+        self._put_aside(self._found.damaged)
+        made = publish(self._library, self._manifest, after=self._found.highest)
+        if made is None:
+            return False
+        self._manifest = made
+        self._found = Found(made, (), made.number)
+        self._since_commit = 0
+        return True
+
+
+class _Shelf:
+    """The rows of one run, sorted into its partitions."""
+
+    def __init__(self, library: Path, run: str) -> None:
+        self.attempts = self.events = 0
+        self._library = library
+        self._run = run
+        self._rows: dict[Place, dict[str, list[Row]]] = {}
+        self._writers: dict[Place, PartWriter] = {}
+        self._parts: list[Part] = []
+        self._held = 0
+
+    def put(self, attempt: Attempt) -> None:
+        rows = no_rows()
+        day, kind = add_rows(rows, self._run, attempt)
+        into = self._rows.setdefault(Place(self._run, day, kind), no_rows())
+        for table, more in rows.items():
+            into[table].extend(more)
+        self.attempts += 1
+        self.events += len(attempt.kept)
+        self._held += len(attempt.kept)
+        if self._held >= BATCH_EVENTS:
+            self._flush()
+
+    def finish(self) -> list[Part]:
+        self._flush()
+        for writer in self._writers.values():
+            self._parts.extend(writer.finish())
+        return self._parts
+
+    def abandon(self) -> None:
+        for writer in self._writers.values():
+            writer.abandon()
+
+    def _flush(self) -> None:
+        for place, rows in self._rows.items():
+            writer = self._writers.setdefault(place, PartWriter(self._library, place))
+            writer.add(rows)
+            if writer.rows >= FILE_ROWS:
+                self._parts.extend(writer.finish())
+        self._rows = {}
+        self._held = 0
+
+
+def described(run: Path) -> tuple[Kept | None, str]:
+    """What a run folder says of itself, or why it cannot be read."""
+    try:
+        definition = msgspec.json.decode((run / "run.json").read_bytes(), type=Definition)
+        result = run / "result.json"
+        ended = msgspec.json.decode(result.read_bytes(), type=Result) if result.is_file() else None
+    except (OSError, msgspec.MsgspecError) as error:
+        return None, f"not what a run keeps there: {error}"
+    return Kept(definition=definition, result=ended), ""
+
+
+def named_blobs(event: object, fields: Mapping[str, str]) -> Iterator[str]:
+    """Every digest by which an event refers to bytes that lie elsewhere."""
+    yield from fields.values()
+    if isinstance(event, Graded):
+        yield from (evidence.blob for evidence in event.verdict.evidence if evidence.blob)
+
+
+def sweep_drafts(library: Path, *, older_than_seconds: float) -> int:
+    """Remove what killed writers left of files that no manifest names; how many there were."""
+    count = 0
+    now = time.time()
+    for path in (library / "drafts").glob("*.parquet"):
+        try:
+            if now - path.stat().st_mtime >= older_than_seconds:
+                os.unlink(path)
+                count += 1
+        except FileNotFoundError:
+            continue
+    return count
+
+
+def ranges_by_episode(rows: Iterator[tuple[str, int, int]]) -> dict[str, Ranges]:
+    """From (episode, first index, last index) of attempts."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for episode, first, last in rows:
+        found.setdefault(episode, []).append((first, last + 1))
+    return {episode: merged(ranges) for episode, ranges in found.items()}
