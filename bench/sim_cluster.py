@@ -8,17 +8,19 @@ through `rollout.Machine`. seeds: 100 small fleets in a storm, half of their epi
 flood of 100,000 of one kind, and then the first of another. scaling: from 5 hosts to 500, work in proportion.
 
 What is simulated coarser than life is said in `quintain.fleet.simulation`. Invariants are checked after every event.
-The last line is one JSON object: `lost` and `violations` over all runs, the other figures those of main.
+main has one process and all the others a second one beside it. The last line is one JSON object: `lost` and
+`violations` over all runs, the other figures those of main.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-import msgspec
 from _machine import finish
 from _scaling import Panel, draw
 
@@ -49,6 +51,7 @@ class Totals:
         self.episodes = self.lost = self.doubled = self.violations = self.steps = self.checks = 0
 
     def add(self, report: Report) -> Report:
+        print(f"{self.episodes + report.episodes:,} episodes played", file=sys.stderr)
         self.episodes += report.episodes
         self.lost += report.lost
         self.doubled += report.doubled
@@ -116,6 +119,36 @@ def plot(path: Path, reports: list[tuple[int, Report]]) -> None:
     ], title="A simulated fleet, about 110 sandboxes on each host: work in proportion to its size")
 
 
+def no_collector() -> None:
+    """Nothing here is cyclic, and looking for it costs a fifth."""
+    gc.freeze()
+    gc.disable()
+
+
+def timed(scenario: Scenario) -> tuple[Report, float, float]:
+    """With the seconds that it took, by the clock and of the CPU."""
+    began, cpu = time.perf_counter(), time.process_time()
+    return simulate(scenario), time.perf_counter() - began, time.process_time() - cpu
+
+
+def seen_in(report: Report) -> dict[str, object]:
+    return {
+        "episodes": report.episodes, "utilisation": round(report.utilisation, 4),
+        "wait_p99_s": round(report.wait_p99_s, 2), "sandboxes_peak": report.peak,
+        "virtual_seconds": round(report.seconds), "per_second": round(report.per_second, 1), "done": report.done,
+        "dead": report.dead, "late": report.late, "redelivered": report.redelivered, "resumed": report.resumed,
+        "hosts_lost": report.losses, "hosts_cut": report.cuts, "fairness_checks": report.fairness_checks,
+    }
+
+
+def seen_in_storms(reports: list[Report]) -> dict[str, object]:
+    return {
+        "seeds": len(reports), "seed_episodes": sum(r.episodes for r in reports),
+        "seed_late": sum(r.late for r in reports), "seed_resumed": sum(r.resumed for r in reports),
+        "seed_hosts_lost": sum(r.losses for r in reports),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="25 hosts, 20,000 episodes, 5 seeds, no scaling")
@@ -127,46 +160,35 @@ def main() -> None:
     seeds = options.seeds if options.seeds is not None else seeds
     usual = {"main", "seeds", "fairness"} if options.quick else {"main", "seeds", "fairness", "scaling"}
     parts = {options.part} if options.part else usual
-    gc.freeze()
-    gc.disable()  # nothing here is cyclic, and looking for it costs a fifth
-    totals = Totals()
+    began = time.perf_counter()
     figures: dict[str, object] = {}
-    largest: Report | None = None
-    if parts & {"main", "scaling"}:
-        began, cpu = time.perf_counter(), time.process_time()
-        largest = totals.add(simulate(cluster(hosts, episodes, fine=0.01)))
-        figures |= {
-            "episodes": largest.episodes, "utilisation": round(largest.utilisation, 4),
-            "wait_p99_s": round(largest.wait_p99_s, 2), "run_seconds": round(time.perf_counter() - began, 1),
-            "run_cpu_seconds": round(time.process_time() - cpu, 1), "sandboxes_peak": largest.peak,
-            "virtual_seconds": round(largest.seconds), "per_second": round(largest.per_second, 1),
-            "done": largest.done, "dead": largest.dead, "late": largest.late, "redelivered": largest.redelivered,
-            "resumed": largest.resumed, "hosts_lost": largest.losses, "hosts_cut": largest.cuts,
-            "fairness_checks": largest.fairness_checks,
-        }
-        print(msgspec.json.encode(largest).decode(), flush=True)
-    if "seeds" in parts:
-        storms = [totals.add(simulate(storm(seed))) for seed in range(seeds)]
-        figures |= {
-            "seeds": seeds, "seed_episodes": sum(r.episodes for r in storms), "seed_late": sum(r.late for r in storms),
-            "seed_resumed": sum(r.resumed for r in storms), "seed_hosts_lost": sum(r.losses for r in storms),
-        }
-    if "fairness" in parts:
-        report = totals.add(new_kind(hosts, 10_000 if options.quick else 100_000))
-        figures |= {
-            "new_kind_wait_s": round(report.first_wait_s["new"], 3), "low_priority_wait_s": low_priority(),
-            "low_priority_bound_s": 60.0,
-        }
-    if "scaling" in parts and largest is not None:
-        reports = [(count, totals.add(simulate(cluster(count, count * PER_HOST, fine=0.01)))) for count in HOSTS]
-        reports.append((hosts, largest))
+    totals = Totals()
+    with ProcessPoolExecutor(2, initializer=no_collector) as pool:  # the large one beside all the small ones
+        main = pool.submit(timed, cluster(hosts, episodes, fine=0.01)) if parts & {"main", "scaling"} else None
+        storms = [pool.submit(simulate, storm(seed)) for seed in range(seeds)] if "seeds" in parts else []
+        news = pool.submit(new_kind, hosts, 10_000 if options.quick else 100_000) if "fairness" in parts else None
+        counts = HOSTS if "scaling" in parts else ()
+        smaller = [pool.submit(simulate, cluster(count, count * PER_HOST, fine=0.01)) for count in counts]
+        if storms:
+            figures |= seen_in_storms([totals.add(one.result()) for one in storms])
+        if news is not None:
+            figures |= {
+                "new_kind_wait_s": round(totals.add(news.result()).first_wait_s["new"], 3),
+                "low_priority_wait_s": low_priority(), "low_priority_bound_s": 60.0,
+            }
+        reports = [(count, totals.add(one.result())) for count, one in zip(counts, smaller, strict=True)]
+        if main is not None:
+            largest, wall, cpu = main.result()
+            reports.append((hosts, totals.add(largest)))
+            figures |= seen_in(largest) | {"run_seconds": round(wall, 1), "run_cpu_seconds": round(cpu, 1)}
+    if counts:
         figures["scaling"] = [
             {"hosts": count, "per_second": round(r.per_second, 2), "utilisation": round(r.utilisation, 4),
              "wait_p99_s": round(r.wait_p99_s, 2), "peak": r.peak} for count, r in reports
         ]
         plot(options.plot or ROOT / "docs" / "cluster.svg", reports)
     finish(**figures, lost=totals.lost, doubled=totals.doubled, violations=totals.violations, steps=totals.steps,
-           checks=totals.checks)
+           checks=totals.checks, all_seconds=round(time.perf_counter() - began, 1))
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic
 
+from quintain.fleet._calendar import Calendar
 from quintain.fleet._card import Card, Count, Full, Gone, Lease, Place, T, Terms
 
 _COMPACT = 1024  # entries of a heap that may be stale before it is built anew
@@ -44,8 +44,8 @@ class Shelf(Generic[T]):
         self._gone = gone
         self._cards: dict[str, Card[T]] = {}
         self._kinds: dict[str, _Kind] = {}
-        self._delayed: list[tuple[float, int, str]] = []
-        self._leased: list[tuple[float, str, int]] = []
+        self._delayed: Calendar[tuple[float, int, str]] = Calendar()
+        self._leased: Calendar[tuple[float, str, int]] = Calendar()
         self._number = 0
         self._counts = dict.fromkeys(Place, 0)
 
@@ -232,29 +232,27 @@ class Shelf(Generic[T]):
 
     def next_seconds(self) -> float:
         """When `tick` may next have something to do; `inf` while nothing is leased or delayed."""
-        due = [heap[0][0] for heap in (self._leased, self._delayed) if heap]
-        return min(due, default=math.inf)
+        return min(self._leased.due, self._delayed.due)
 
     def tick(self, at: float) -> None:
         """Let leases and delays run out; the `gone` of the constructor hears of each lease that did."""
         leased, delayed = self._leased, self._delayed
-        if (not leased or leased[0][0] > at) and (not delayed or delayed[0][0] > at):
+        if leased.due > at and delayed.due > at:
             return
         cards, held = self._cards, Place.LEASED
-        while leased and leased[0][0] <= at:
-            _, id, attempt = leased[0]
+        while leased and leased.due <= at:
+            _, id, attempt = leased.take()
             card = cards.get(id)
             if card is None or card.attempt != attempt or card.place is not held:
-                heapq.heappop(leased)
-            elif card.until_seconds > at:
-                heapq.heapreplace(leased, (card.until_seconds, id, attempt))
+                continue
+            if card.until_seconds > at:
+                leased.add((card.until_seconds, id, attempt))
             else:
-                heapq.heappop(leased)
                 worker = card.worker
                 self._give_back(card, at, 0.0, f"lease of attempt {attempt} ran out on {worker}")
                 self._gone(Gone(id=id, attempt=attempt, worker=worker, dead=card.place is Place.DEAD))
-        while delayed and delayed[0][0] <= at:
-            _, number, id = heapq.heappop(delayed)
+        while delayed and delayed.due <= at:
+            _, number, id = delayed.take()
             waiting = self._cards.get(id)
             if waiting is not None and waiting.place is Place.DELAYED and waiting.number == number:
                 self._shelve(waiting)
@@ -296,7 +294,7 @@ class Shelf(Generic[T]):
         card.deliveries += 1
         card.worker = worker
         card.until_seconds = at + seconds
-        heapq.heappush(self._leased, (card.until_seconds, card.id, card.attempt))
+        self._leased.add((card.until_seconds, card.id, card.attempt))
         return Lease(
             id=card.id, attempt=card.attempt, worker=worker, until_seconds=card.until_seconds, kind=card.kind,
             body=card.body,
@@ -319,7 +317,7 @@ class Shelf(Generic[T]):
         if delay_seconds > 0.0:
             self._move(card, Place.DELAYED)
             card.until_seconds = at + delay_seconds
-            heapq.heappush(self._delayed, (card.until_seconds, card.number, card.id))
+            self._delayed.add((card.until_seconds, card.number, card.id))
         else:
             self._shelve(card)
 

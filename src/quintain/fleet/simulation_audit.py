@@ -193,11 +193,13 @@ class Audit:
         book, refused = self._book, set(lost)
         for id, attempt in runs.items():
             held = book.get(id)
-            stands = held is not None and held.attempt == attempt and held.until > at
-            if stands is (id in refused):
-                self.wrong(f"{id} attempt {attempt}: a heartbeat of {host} was {'refused' if stands else 'heard'}")
-            elif held is not None and stands and held.until < until:
-                held.until = until
+            if held is not None and held.attempt == attempt and held.until > at:
+                if id in refused:
+                    self.wrong(f"{id} attempt {attempt}: a heartbeat of {host} was refused")
+                elif held.until < until:
+                    held.until = until
+            elif id not in refused:
+                self.wrong(f"{id} attempt {attempt}: a heartbeat of {host} was heard")
 
     def result(self, id: str, attempt: int, *, at: float, accepted: bool, cpu_seconds: float) -> None:
         """A worker reported a result. To be called before its place is freed."""

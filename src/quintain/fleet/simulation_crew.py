@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 from random import Random
 
+from quintain.fleet._calendar import Calendar
 from quintain.fleet._shelf import Shelf
 from quintain.fleet.simulation_audit import Audit
 from quintain.fleet.simulation_life import Life, rules
@@ -20,18 +20,18 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._events: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
+        self._events: Calendar[tuple[float, int, Callable[..., None], tuple[object, ...]]] = Calendar()
         self._number = 0
 
     def after(self, seconds: float, act: Callable[..., None], *what: object) -> None:
         self._number += 1
-        heapq.heappush(self._events, (self.now + seconds, self._number, act, what))
+        self._events.add((self.now + seconds, self._number, act, what))
 
     def next(self) -> tuple[Callable[..., None], tuple[object, ...]] | None:
         """Go on to the next event; `None` where there is none."""
         if not self._events:
             return None
-        self.now, _, act, what = heapq.heappop(self._events)
+        self.now, _, act, what = self._events.take()
         return act, what
 
 
