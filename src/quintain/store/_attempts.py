@@ -37,7 +37,8 @@ class Assembly:
 
     def take(self, kept: Kept) -> Iterator[Attempt]:
         event = kept.slim.event
-        if any(first <= event.index < end for first, end in self._done.get(event.episode, ())):
+        done = self._done.get(event.episode)
+        if done and any(first <= event.index < end for first, end in done):
             self._note(kept)
             return
         pending = self._pending.setdefault(event.episode, {})
@@ -73,7 +74,7 @@ class Assembly:
     def _whole(self, episode: str, index: int) -> Iterator[Attempt]:
         pending = self._pending[episode]
         block = _block(pending, index)
-        starts = [at for at, kept in enumerate(block) if isinstance(kept.event, Opened)]
+        starts = [at for at, kept in enumerate(block) if isinstance(kept.slim.event, Opened)]
         for start, end in zip(starts, [*starts[1:], len(block)], strict=True):
             piece = block[start:end]
             if end < len(block) or isinstance(piece[-1].event, Closed):
@@ -81,9 +82,10 @@ class Assembly:
 
     def _emit(self, episode: str, chain: tuple[Kept, ...]) -> Attempt:
         pending = self._pending[episode]
-        for kept in chain:
-            self._note(kept)
-            del pending[kept.event.index]
+        for at, kept in enumerate(chain):
+            if at + 1 == len(chain) or chain[at + 1].source != kept.source:
+                self._note(kept)
+            del pending[kept.slim.event.index]
         if not pending:
             del self._pending[episode]
         first, end = chain[0].event.index, chain[-1].event.index + 1

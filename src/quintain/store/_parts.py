@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 #: Rows of a row group: few enough that one episode is found without unpacking much.
-GROUP_ROWS = {"steps": 4_096, "events": 16_384}
+GROUP_ROWS = {"steps": 2_048, "events": 8_192}
 #: A file ends at the first batch beyond so many rows.
 FILE_ROWS = 2_000_000
 DRAFTS = "drafts"

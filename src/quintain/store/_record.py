@@ -20,16 +20,12 @@ from quintain.types import Built, Event, FaultKind, HouseError, Ran
 INLINE_BYTES = 16 * 1024
 
 _HEAD = b'{"crc":"'
+_EVENT = b'{"event":'
 _BODY_AT = len(_HEAD) + 8 + 2  # after the digits, the quote and the comma
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     event: Event
-    blobs: dict[str, str] = {}
-
-
-class _RawRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    event: msgspec.Raw
     blobs: dict[str, str] = {}
 
 
@@ -45,7 +41,6 @@ class _KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _records = msgspec.json.Decoder(_Record)
-_raws = msgspec.json.Decoder(_RawRecord)
 _events: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 _keys = msgspec.json.Decoder(_KeyRecord)
 
@@ -117,14 +112,10 @@ def body_of(line: bytes) -> bytes:
 def decode_body(body: bytes) -> Slim:
     """Raises HouseError(STORE_ERROR) for a record written by other words than ours."""
     try:
-        try:
-            raw = _raws.decode(body)
-            text, named = bytes(raw.event), raw.blobs
-        except (msgspec.DecodeError, UnicodeError):  # a lone surrogate in it
-            whole = json.loads(body)
-            text, named = json.dumps(whole["event"], separators=(",", ":")).encode("ascii"), whole.get("blobs", {})
-        return Slim(_load_event(text), named, text)
-    except (KeyError, ValueError, msgspec.MsgspecError) as error:
+        record = _load(body)
+        end = body.rfind(b',"blobs":{') if record.blobs else len(body) - 1  # raw quotes: it is not within a string
+        return Slim(record.event, record.blobs, body[len(_EVENT):end])
+    except (ValueError, msgspec.MsgspecError) as error:
         raise HouseError(FaultKind.STORE_ERROR, f"a record that this version cannot read: {error}")
 
 

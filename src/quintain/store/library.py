@@ -54,7 +54,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Library:
-    """The runs of a folder, and what was compacted of them before. Holds nothing open. Any number of processes may read
+    """The runs of a folder, and what was compacted of them before. Holds no file open. Any number of processes may read
     and write beside each other; one at a time compacts (others wait, at most `deadline_seconds`).
 
     The tables and their columns are in docs/rooms/library.md. Raises HouseError(STORE_ERROR) where the extra `library`
@@ -68,6 +68,7 @@ class Library:
         self.folder = folder if folder is not None else runs / FOLDER
         self.blobs: Blobs = blobs if blobs is not None else LocalBlobs(self.folder / "blobs")
         self._deadline_seconds = deadline_seconds
+        self._questions: Questions | None = None
 
     def compact(self) -> Compacted:
         """Take every whole attempt that is not in the library yet into Parquet. Twice is the same as once; killed at
@@ -145,8 +146,9 @@ class Library:
     ) -> pyarrow.Table:
         whole = [part for part in parts if not part_is_whole(self.folder, part)]
         runs = {**manifest.runs, **self._living_runs()}
-        with Questions(self.folder, manifest, whole, tail=tail, runs=runs) as questions:
-            return questions.ask(sql, parameters)
+        if self._questions is None:
+            self._questions = Questions(self.folder)
+        return self._questions.ask(sql, parameters, parts=whole, tail=tail, runs=runs)
 
     def _log(self, run: str, episode: str) -> Log:
         manifest = newest(self.folder).manifest
