@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import resource
 import shlex
 import sys
 import time
@@ -34,9 +35,10 @@ CONTROLS = ("none", "random", "constant", "shuffled")
 class Trained(msgspec.Struct, frozen=True, kw_only=True):
     """What a training came to, as scripts read it. `before` and `after` are the held-out shares solved at the first
     attempt, before the rewards and at the end, `within3` within three attempts. `executions` ran in sandboxes, of
-    `requests` rewards asked for, in `execution_seconds` of `seconds`; for `waiting_seconds` nothing else was done (with
-    --async they run beside the updates). `execution_cpu_seconds` is the CPU time of what ran in sandboxes,
-    `cpu_seconds` that of this process."""
+    `requests` rewards asked for, in `execution_seconds` of `seconds`, in `visits` of several and `alone`; for
+    `waiting_seconds` nothing else was done (with --async they run beside the updates). `cpu_seconds` is the CPU time of
+    this process. `execution_cpu_seconds` is that of all that executing took: the sandboxes with what ran in them, their
+    engines, and this process's part in it; `execution_share` its share of all CPU time."""
 
     before: float | None
     after: float | None
@@ -51,11 +53,14 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True):
     requests: int
     executions: int
     executed_share: float | None
+    visits: int
+    alone: int
     seconds: float
     cpu_seconds: float
     execution_seconds: float
     waiting_seconds: float
     execution_cpu_seconds: float
+    execution_share: float
     seed: int
     control: str
     alarms: tuple[str, ...]
@@ -248,7 +253,7 @@ def _read(folder: Path) -> tuple[Asked, Plan]:
 
 
 def _run(asked: Asked, plan: Plan, folder: Path) -> Trained:
-    began, used = time.monotonic(), time.process_time()
+    began = time.monotonic()
     try:
         ended, facts = asyncio.run(_train(asked, plan, folder))
     except KeyboardInterrupt:
@@ -259,7 +264,7 @@ def _run(asked: Asked, plan: Plan, folder: Path) -> Trained:
     return Trained(
         before=ended.first.get("pass_at_1"), after=ended.last.get("pass_at_1"), within3=ended.last.get("within_3"),
         within3_before=ended.first.get("within_3"), best=ended.best if ended.best >= 0 else None, steps=ended.step,
-        ended=ended.why, seconds=round(time.monotonic() - began, 2), cpu_seconds=round(time.process_time() - used, 2),
+        ended=ended.why, seconds=round(time.monotonic() - began, 2),
         alarms=tuple(f"{alarm.illness}: {alarm.says}" for alarm in ended.alarms), resumed_at=ended.resumed_at,
         run=str(folder), **facts,
     )
@@ -268,6 +273,7 @@ def _run(asked: Asked, plan: Plan, folder: Path) -> Trained:
 async def _train(asked: Asked, plan: Plan, folder: Path) -> tuple[Ended, dict[str, Any]]:
     from quintain.train import Board, Log, lines_of, train, write_page, write_png
 
+    used, of_others = time.process_time(), _of_children()
     async with opened(asked, folder) as (learner, judge):
         log = Log(folder / "metrics.jsonl")
         board = Board(folder / "tensorboard") if asked.report_to else None
@@ -287,14 +293,24 @@ async def _train(asked: Asked, plan: Plan, folder: Path) -> tuple[Ended, dict[st
             "heldout_tasks": len(learner.held_out), "requests": memory.requested, "executions": memory.executed,
             "executed_share": memory.executed_share, "execution_seconds": round(memory.seconds, 2),
             "waiting_seconds": round(memory.seconds - learner.overlapped_seconds, 2),
-            "execution_cpu_seconds": round(judge.cpu_seconds, 2), "seed": settings.seed,
-            "control": settings.control.value, "trouble": judge.trouble,
+            "visits": judge.visits, "alone": judge.alone, "seed": settings.seed, "control": settings.control.value,
+            "trouble": judge.trouble,
         }
+    own, others = time.process_time() - used, _of_children() - of_others  # the engines have ended
+    executing = others + memory.cpu_seconds
+    facts |= {"cpu_seconds": round(own, 2), "execution_cpu_seconds": round(executing, 2),
+              "execution_share": round(executing / (own + others), 3)}
     lines, title = lines_of(log.rows()), f"quintain train {asked.tasks}"
     write_page(folder / "curve.html", lines, title=title, facts={name: str(value) for name, value in facts.items()})
     if importlib.util.find_spec("matplotlib") is not None:
         write_png(folder / "curve.png", lines, title=title)
     return ended, facts
+
+
+def _of_children() -> float:
+    """CPU seconds of the processes that this one started and that have ended, with all that they started."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 class _Curve:
@@ -366,7 +382,8 @@ def _facts(trained: Trained) -> list[tuple[str, str]]:
         ("rewards", f"{trained.requests} asked for, {trained.executions} executed"
                     + (f" ({trained.executed_share:.1%}); the others were executed before"
                        if trained.executed_share is not None else "")),
-        ("time", f"{clock(trained.seconds)}, {share:.0f} % of it waiting for sandboxes"),
+        ("time", f"{clock(trained.seconds)}, {share:.0f} % of it waiting for sandboxes; executing took "
+                 f"{trained.execution_share:.0%} of all CPU time"),
         *([("alarms", "; ".join(trained.alarms))] if trained.alarms else []),
         *([("not judged", trained.trouble)] if trained.trouble else []),
         ("curve", f"{trained.run}/curve.html"),

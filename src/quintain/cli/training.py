@@ -17,7 +17,9 @@ from quintain.tasks import Item
 from quintain.types import HouseError, Program, TaskError, content_digest
 
 if TYPE_CHECKING:
+    from quintain.cli.visits import Part
     from quintain.env import Environment
+    from quintain.grade import Oracle
     from quintain.train import Attempted, Demo, Judged, RepairLearning, RepairSettings
 
 #: Demonstrations come from so many functions: a policy that was shown all of them would have little to find out.
@@ -44,26 +46,62 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SandboxJudge:
-    """Judges answers in sandboxes, many at once. A failure of the house or of the task is a reward of `None`. Raises
-    the HouseError when nothing at all could be judged several times in a row: this host does not work."""
+    """Judges answers in sandboxes, many at once, and with an `oracle` those that can several in one visit (`visits`).
+    A failure of the house or of the task is a reward of `None`. Raises the HouseError when nothing at all could be
+    judged several times in a row: this host does not work.
 
-    def __init__(self, environment: Environment, items: Sequence[Item], *, sandboxes: int) -> None:
+    `cpu_seconds` is the CPU time of what ran in sandboxes, `visits` and `alone` how often they were opened.
+    """
+
+    def __init__(
+        self, environment: Environment, items: Sequence[Item], *, sandboxes: int, oracle: Oracle | None = None,
+    ) -> None:
         self._environment = environment
         self._items = {item.task.id: item for item in items}
         self._room = asyncio.Semaphore(sandboxes)
+        self._oracle = oracle
+        self.visits = self.alone = 0
         self.cpu_seconds = 0.0
         self.trouble: str | None = None
         self._broken: HouseError | None = None
         self._in_vain = 0  # calls in a row of which nothing was judged
 
     async def __call__(self, attempts: Sequence[Attempted]) -> list[Judged]:
+        decided = await self._together(attempts) if self._oracle is not None else {}
+        left = [attempt for attempt in attempts if attempt.digest not in decided]
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._one(attempt)) for attempt in attempts]
-        judged = [task.result() for task in tasks]
+            tasks = [group.create_task(self._one(attempt)) for attempt in left]
+        decided |= {attempt.digest: task.result() for attempt, task in zip(left, tasks, strict=True)}
+        judged = [decided[attempt.digest] for attempt in attempts]
         self._in_vain = 0 if any(one.verdict is not None for one in judged) else self._in_vain + 1
         if self._in_vain >= IN_VAIN and self._broken is not None:
             raise self._broken
         return judged
+
+    async def _together(self, attempts: Sequence[Attempted]) -> dict[str, Judged]:
+        """What shared visits decide."""
+        from quintain.cli.visits import part_of, visits_of
+
+        found = [part_of(attempt, self._items[attempt.task]) for attempt in attempts]
+        visits = visits_of([part for part in found if part is not None])
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._visit(visit)) for visit in visits if len(visit) > 1]
+        return {digest: judged for task in tasks for digest, judged in task.result().items()}
+
+    async def _visit(self, parts: list[Part]) -> dict[str, Judged]:
+        """Visits until of each of the parts it is decided, or known that it must be judged alone."""
+        from quintain.cli.visits import visit
+
+        assert self._oracle is not None
+        decided: dict[str, Judged] = {}
+        while len(parts) > 1:
+            async with self._room:
+                said = await visit(self._oracle, parts)
+            self.visits += 1
+            self.cpu_seconds += said.cpu_seconds
+            decided |= said.decided
+            parts = said.not_reached
+        return decided
 
     async def _one(self, attempt: Attempted) -> Judged:
         from quintain.env import Work
@@ -72,6 +110,7 @@ class SandboxJudge:
 
         work = Work(program=Program(files=attempt.files))
         async with self._room:
+            self.alone += 1
             try:
                 verdict, reward = await self._environment.grade(
                     self._items[attempt.task], work, episode=attempt.digest, seed=0)
@@ -99,9 +138,9 @@ async def opened(asked: Asked, folder: Path) -> AsyncIterator[tuple[RepairLearni
     backend = open_backend(asked.backend)
     try:
         # An edit of one token leaves no room for the hacks that detectors look for: none are asked.
-        environment = CodeEnvironment(
-            backend, oracle=Oracle(backend, confirm=asked.confirm), scalar=solved_only, detectors=())
-        judge = SandboxJudge(environment, [*train, *held_out], sandboxes=asked.sandboxes)
+        oracle = Oracle(backend, confirm=asked.confirm)
+        environment = CodeEnvironment(backend, oracle=oracle, scalar=solved_only, detectors=())
+        judge = SandboxJudge(environment, [*train, *held_out], sandboxes=asked.sandboxes, oracle=oracle)
         memory = Memory(judge, file=Path(asked.memory) if asked.memory else folder / "executed.jsonl")
         learner = repair_learner(
             [item.task for item in train], [item.task for item in held_out], demos_of(demonstrated, settings.demos),

@@ -49,9 +49,10 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
 
 class Memory:
     """Asks a judge for each content once, and knows the answer afterwards: no reward comes from here that was not
-    executed under the same digest. `requested` and `executed` count, `seconds` is the time in the judge. Only rewards
-    are remembered, failures of the house are asked again. With a `file` what was executed is known to a run that goes
-    on later (a torn last line is left out). Raises HouseError(STORE_ERROR) for a file that cannot be written."""
+    executed under the same digest. `requested` and `executed` count, `seconds` is the time in the judge, `cpu_seconds`
+    this thread's CPU time in it. Only rewards are remembered, failures of the house are asked again. With a `file` what
+    was executed is known to a run that goes on later (a torn last line is left out). Raises HouseError(STORE_ERROR) for
+    a file that cannot be written."""
 
     def __init__(self, judge: Judge, *, file: Path | None = None) -> None:
         self._judge = judge
@@ -59,7 +60,7 @@ class Memory:
         self._file = file
         self.requested = 0
         self.executed = 0
-        self.seconds = 0.0
+        self.seconds = self.cpu_seconds = 0.0
         if file is not None and file.exists():
             self._read(file)
 
@@ -80,9 +81,10 @@ class Memory:
         """One judgement for each attempt; equal ones are executed once."""
         digests = [attempt.digest for attempt in attempts]
         new = {d: a for d, a in zip(digests, attempts, strict=True) if d not in self._known}
-        began = time.monotonic()
+        began, used = time.monotonic(), time.thread_time()
         found = dict(zip(new, await self._judge(list(new.values())), strict=True)) if new else {}
         self.seconds += time.monotonic() - began
+        self.cpu_seconds += time.thread_time() - used
         self.requested += len(attempts)
         self.executed += len(new)
         fresh = {digest: judged for digest, judged in found.items() if judged.reward is not None}

@@ -23,6 +23,7 @@ from quintain.train.control import with_control
 from quintain.train.credit import by_episode
 from quintain.train.filter import sift
 from quintain.train.lm import LmSettings, Shown
+from quintain.train.loop import TwoStages
 from quintain.train.loss import ppo_clip
 from quintain.train.packing import Packed, logits_of, packed
 from quintain.train.stage import Player
@@ -33,14 +34,14 @@ from quintain.types import Episode, Message, Turn
 _EVALUATION = 1 << 40
 
 
-class LmLearner:
+class LmLearner(TwoStages):
     """See `lm_learner`. Torch's threads are as they are found."""
 
     def __init__(
         self, model: Any, tokenizer: Any, player: Player, items: Sequence[Item],
         held_out: Mapping[str, Sequence[Item]], shown: Sequence[Shown], settings: LmSettings | None = None,
     ) -> None:
-        self.settings = settings or LmSettings()
+        self.settings: LmSettings = settings or LmSettings()
         self._model, self._tokenizer, self._player = model, tokenizer, player
         self._items, self._held_out, self._shown = list(items), held_out, list(shown)
         torch.manual_seed(self.settings.seed)
@@ -64,23 +65,14 @@ class LmLearner:
     def trained_parameters(self) -> int:
         return sum(p.numel() for p in self._trained.values())
 
-    @property
-    def stage(self) -> str:
-        return "sft" if self.step < self.settings.sft_steps else "rl"
-
-    @property
-    def done(self) -> bool:
-        return self.step >= self.settings.sft_steps + self.settings.rl_steps
-
     def state(self) -> dict[str, Any]:
         return {"step": self.step, "trained": {name: value.detach() for name, value in self._trained.items()},
                 "optimiser": self._optimiser.state_dict(), "executions": self.executions,
-                "settings": msgspec.json.encode(self.settings).decode()}
+                "settings": self.told_settings}
 
     async def load(self, state: Mapping[str, Any]) -> None:
         """Raises ValueError for a state of other settings."""
-        if state["settings"] != msgspec.json.encode(self.settings).decode():
-            raise ValueError(f"expected a checkpoint of the same settings, found {state['settings']}")
+        self.expect_own(state)
         self.step, self.executions = state["step"], state["executions"]
         with torch.no_grad():
             for name, value in self._trained.items():

@@ -42,6 +42,41 @@ class Learner(Protocol):
     async def evaluate(self, count: int | None = None) -> dict[str, float]: ...
 
 
+class Dials(Protocol):
+    """How long the two stages of a training are, in updates."""
+
+    @property
+    def sft_steps(self) -> int: ...
+
+    @property
+    def rl_steps(self) -> int: ...
+
+
+class TwoStages:
+    """Of a learner that is shown first and rewarded then: where it stands, and whether a state is one of its own."""
+
+    settings: Dials
+    step: int
+
+    @property
+    def stage(self) -> str:
+        return "sft" if self.step < self.settings.sft_steps else "rl"
+
+    @property
+    def done(self) -> bool:
+        return self.step >= self.settings.sft_steps + self.settings.rl_steps
+
+    @property
+    def told_settings(self) -> str:
+        """The settings as they stand in a checkpoint."""
+        return msgspec.json.encode(self.settings).decode()
+
+    def expect_own(self, state: Mapping[str, Any]) -> None:
+        """Raises ValueError for a state of other settings."""
+        if state["settings"] != self.told_settings:
+            raise ValueError(f"expected a checkpoint of the same settings, found {state['settings']}")
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When to look and when to stop. An evaluation comes between the stages, after every `evaluate_every` steps and at
     the end, of `evaluate_tasks` tasks (None: all) on the way. After `patience` evaluations of one stage without a new

@@ -102,15 +102,17 @@ class Features(msgspec.Struct, frozen=True, kw_only=True):
     open_C: list[bool]
 
 
-def renumbered(features: Features, dice: random.Random) -> Features:
-    """The same program in other words: its variables are numbered at random."""
+def renumbered(features: Features, dice: random.Random, *, hidden: float = 0.0) -> Features:
+    """The same program in other words: its variables are numbered at random, and of the description's words a share
+    `hidden` is left out."""
     numbers = list(range(MOST_NAMES))
     dice.shuffle(numbers)
     table = list(range(len(VOCABULARY)))
     table[_FIRST_NAME: _FIRST_NAME + MOST_NAMES] = [_FIRST_NAME + number for number in numbers]
+    words = [word for word in features.words_W if dice.random() >= hidden] if hidden else features.words_W
     return msgspec.structs.replace(
         features, tokens_L=[table[token] for token in features.tokens_L],
-        puts_C=[table[put] for put in features.puts_C])
+        puts_C=[table[put] for put in features.puts_C], words_W=words)
 
 
 def features_of(case: Case) -> Features:

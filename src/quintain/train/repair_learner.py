@@ -14,9 +14,11 @@ What a step does depends on the seed, the step's number, the parameters and the 
 from __future__ import annotations
 
 import asyncio
+import copy
 import math
 import random
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,7 +29,9 @@ from torch import Tensor
 from quintain.train.advantage import grpo
 from quintain.train.control import Control, controlled
 from quintain.train.judging import Judged, Lost, Memory
+from quintain.train.loop import TwoStages
 from quintain.train.loss import aggregate, ppo_clip
+from quintain.train.repair_features import Features
 from quintain.train.repair_policy import Batch, RepairNet, likeliest
 from quintain.train.repair_problem import MOST_ATTEMPTS, Demo, Drawn, Problem, RepairSettings
 from quintain.types import Task
@@ -36,7 +40,7 @@ from quintain.types import Task
 REST_EPOCHS = 3
 
 
-class RepairLearner:
+class RepairLearner(TwoStages):
     """Learns from `demos`, then from rewards; see `RepairSettings`. `tasks` are those to train on, `held_out` those to
     be evaluated on only. Rewards come through `memory`. Torch is set to one thread in this process."""
 
@@ -44,7 +48,7 @@ class RepairLearner:
         self, tasks: Sequence[Task], held_out: Sequence[Task], demos: Sequence[Demo], memory: Memory,
         settings: RepairSettings | None = None, *, exams: Mapping[str, str] | None = None,
     ) -> None:
-        self.settings = settings or RepairSettings()
+        self.settings: RepairSettings = settings or RepairSettings()
         self.memory = memory
         known = exams or {}
         self.problems = {task.id: Problem(task, known.get(task.id)) for task in tasks}
@@ -53,7 +57,9 @@ class RepairLearner:
         self._examples: list[tuple[str, tuple[int, ...], int]] = []
         torch.set_num_threads(1)  # more make so small a network no faster, and its sums depend on how many there are
         torch.manual_seed(self.settings.seed)
-        self.net = RepairNet(width=self.settings.width, layers=self.settings.layers)
+        self.net = RepairNet(width=self.settings.width, layers=self.settings.layers, drop=self.settings.drop)
+        self.net.eval()  # but while it learns
+        self.mean = copy.deepcopy(self.net)  # of its parameters so far; what is evaluated
         self._optimiser = torch.optim.AdamW(self.net.parameters(), lr=self.settings.sft_rate, weight_decay=0.01)
         self._lost = Lost(self.settings.house_failures, seed=self.settings.seed)
         self._waiting: list[tuple[str, list[int]]] = []  # states after a failed attempt, oldest first
@@ -68,33 +74,26 @@ class RepairLearner:
     def parameters(self) -> int:
         return sum(p.numel() for p in self.net.parameters())
 
-    @property
-    def stage(self) -> str:
-        return "sft" if self.step < self.settings.sft_steps else "rl"
-
-    @property
-    def done(self) -> bool:
-        return self.step >= self.settings.sft_steps + self.settings.rl_steps
-
     # --- what decides the next step -------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
         """All that decides the next step, for a checkpoint; tensors, numbers and texts only."""
         return {
-            "step": self.step, "net": self.net.state_dict(), "optimiser": self._optimiser.state_dict(),
+            "step": self.step, "net": self.net.state_dict(), "mean": self.mean.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
             "waiting": msgspec.json.encode(self._waiting).decode(), "ahead": msgspec.json.encode(self._ahead).decode(),
             "seen": msgspec.json.encode({id: sorted(p.after) for id, p in self.problems.items() if p.after}).decode(),
             "at": self._at, "rests": msgspec.json.encode(self._rests).decode(),
-            "settings": msgspec.json.encode(self.settings).decode(),
+            "settings": self.told_settings,
         }
 
     async def load(self, state: Mapping[str, Any]) -> None:
         """Go on from there. What the waiting states have seen is asked of the memory again. Raises ValueError for a
         state of other settings."""
-        if state["settings"] != msgspec.json.encode(self.settings).decode():
-            raise ValueError(f"expected a checkpoint of the same settings, found {state['settings']}")
+        self.expect_own(state)
         self.step = state["step"]
         self.net.load_state_dict(state["net"])
+        self.mean.load_state_dict(state["mean"])
         self._optimiser.load_state_dict(state["optimiser"])
         self._waiting = msgspec.json.decode(state["waiting"], type=list[tuple[str, list[int]]])
         self._ahead = msgspec.json.decode(state["ahead"], type=Drawn | None)
@@ -126,7 +125,8 @@ class RepairLearner:
         if not self._examples:
             raise ValueError("expected demonstrations that solve their tasks, found none: prepare() comes first")
         chosen = dice.sample(self._examples, min(32, len(self._examples)))
-        logp = self.net(Batch([self.problems[task].features(tried, dice) for task, tried, _ in chosen]))
+        logp = self._read(
+            [self.problems[task].features(tried, dice, hidden=self.settings.hidden) for task, tried, _ in chosen])
         right = torch.tensor([pick for *_, pick in chosen])
         loss = -logp.gather(1, right[:, None]).mean()
         ahead = self.settings.sft_steps - self.step
@@ -216,20 +216,27 @@ class RepairLearner:
         asked: list[tuple[str, int]] = []
         measured: list[list[bool]] = []
         for task, picks in zip(drawn.tasks, drawn.picks, strict=True):
-            fresh: set[int] = set()
+            known = self._to_measure(task, picks)
             row = []
             for pick in picks:
                 gone = next(lost)
-                known = pick in fresh or self.memory.knows(self.problems[task].attempted(pick))
-                if not gone and not known and len(fresh) < self.settings.fresh:
-                    fresh.add(pick)
-                    known = True
-                row.append(known and not gone)
-                if known and not gone:
+                row.append(pick in known and not gone)
+                if row[-1]:
                     asked.append((task, pick))
             measured.append(row)
         found = iter(await self._judge(asked))
         return [[next(found) if known else None for known in row] for row in measured]
+
+    def _to_measure(self, task: str, picks: Sequence[int]) -> set[int]:
+        """Which edits of a group are asked for: those that were executed before, and as many new ones as `fresh` and
+        `often` allow, first those that were drawn most."""
+        problem = self.problems[task]
+        count = Counter(picks)
+        known = {pick for pick in count if self.memory.knows(problem.attempted(pick))}
+        solved = known & problem.solved
+        least = self.settings.often if solved and known - solved else 1
+        new = [pick for pick, times in count.most_common() if pick not in known and times >= least]
+        return known | set(new[: self.settings.fresh])
 
     async def _rewards(self, drawn: Drawn) -> tuple[list[list[float | None]], list[list[Judged | None]]]:
         """The rewards that are trained on, [B, G], and what they were made of."""
@@ -257,9 +264,8 @@ class RepairLearner:
         dice = random.Random(f"{self.settings.seed} learn {drawn.step}")
         entropy = torch.zeros(())
         for _ in range(self.settings.passes):
-            batch = Batch([self.problems[task].features(tried, dice)
-                           for task, tried in zip(drawn.tasks, drawn.tried, strict=True)])
-            logp = self.net(batch)
+            logp = self._read([self.problems[task].features(tried, dice, hidden=self.settings.hidden)
+                               for task, tried in zip(drawn.tasks, drawn.tried, strict=True)])
             entropy = _entropy(logp)
             losses = ppo_clip(logp.gather(1, picks), old, advantage, mask)
             self._descend(aggregate(losses, mask) - self.settings.entropy * entropy, self._rate())
@@ -301,6 +307,20 @@ class RepairLearner:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
         self._optimiser.step()
+        moves = 1.0 - min(self.settings.average, (self.step + 1) / (self.step + 10))
+        with torch.no_grad():
+            for mean, now in zip(self.mean.parameters(), self.net.parameters(), strict=True):
+                mean.lerp_(now, moves)
+
+    def _read(self, rows: Sequence[Features]) -> Tensor:
+        """Log-probabilities to learn from, [B, C]: some of what goes on inside is left out, the same each time that
+        this step is made."""
+        torch.manual_seed(self.settings.seed * 1_000_003 + self.step)
+        self.net.train()
+        try:
+            return self.net(Batch(rows))
+        finally:
+            self.net.eval()
 
     def _dice(self, what: str) -> random.Random:
         return random.Random(f"{self.settings.seed} {what} {self.step}")
@@ -327,7 +347,7 @@ class RepairLearner:
                     and len(tried[n]) < len(problems[n].case.code.edits)]
             if not left:
                 break
-            picks = likeliest(self.net, [problems[n].features(tried[n]) for n in left])
+            picks = likeliest(self.mean, [problems[n].features(tried[n]) for n in left])
             asked = [problems[n].attempted(pick) for n, pick in zip(left, picks, strict=True)]
             for n, pick, judged in zip(left, picks, await self.memory.judge(asked), strict=True):
                 problems[n].saw(pick, judged)

@@ -101,6 +101,6 @@ def _net(state: dict[str, object]) -> RepairNet:
 
     settings = msgspec.json.decode(str(state["settings"]), type=RepairSettings)
     net = RepairNet(width=settings.width, layers=settings.layers)
-    net.load_state_dict(state["net"])
+    net.load_state_dict(state["mean"])
     net.eval()
     return net

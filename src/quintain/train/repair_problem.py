@@ -21,8 +21,11 @@ MOST_ATTEMPTS = 3
 
 
 class RepairSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The dials of a training. `batch` states of `group` draws a step, each group with at most `fresh` new programs;
-    `again` is the share of a batch that may be states after a failed attempt; `passes` updates for each batch.
+    """The dials of a training. `batch` states of `group` draws a step, each group with at most `fresh` new programs:
+    those that were drawn most often, and where its draws are known to differ already, only what at least `often` of
+    them are. `again` is the share of a batch that may be states after a failed attempt; `passes` updates for each
+    batch. In training a share `hidden` of the description's words is not read, and a share `drop` of the network's
+    inner values; what is evaluated and kept is the parameters' mean, which moves by 1 − `average` with each update.
     `staleness` 1: the next batch is drawn before the update of this one, and executed meanwhile. `house_failures` is
     the share of rewards that is lost on purpose, `naive` pays 0 for a lost reward instead of leaving it out."""
 
@@ -33,11 +36,15 @@ class RepairSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     batch: int = 16
     group: int = 32
     fresh: int = 1
+    often: int = 1
     again: float = 0.35
     passes: int = 1
     sft_rate: float = 2e-3
     rate: float = 1e-3
     entropy: float = 0.005
+    hidden: float = 0.0
+    drop: float = 0.0
+    average: float = 0.0
     width: int = 64
     layers: int = 2
     staleness: int = 0
@@ -48,8 +55,9 @@ class RepairSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def __post_init__(self) -> None:
         if self.batch < 1 or self.group < 2 or self.fresh < 1 or self.passes < 1:
             raise ValueError("expected batch, fresh and passes of at least 1 and a group of at least 2")
-        if not 0.0 <= self.again < 1.0:
-            raise ValueError(f"expected again in [0, 1), found {self.again!r}")
+        for name in ("again", "hidden", "drop", "average"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(f"expected {name} in [0, 1), found {getattr(self, name)!r}")
         if self.staleness not in (0, 1):
             raise ValueError(f"expected a staleness of 0 or 1 updates, found {self.staleness!r}")
 
@@ -102,12 +110,13 @@ class Problem:
         edits = self.case.code.edits
         return msgspec.structs.replace(self.case, tried=tuple(Tried(edits[n], self.after[n]) for n in tried))
 
-    def features(self, tried: Sequence[int], dice: random.Random | None = None) -> Features:
-        """What the policy reads of that; with `dice` in other words."""
+    def features(self, tried: Sequence[int], dice: random.Random | None = None, *, hidden: float = 0.0) -> Features:
+        """What the policy reads of that; with `dice` in other words, and without a share `hidden` of the
+        description's."""
         key = tuple(tried)
         if key not in self._features:
             self._features[key] = features_of(self.state(tried))
-        return self._features[key] if dice is None else renumbered(self._features[key], dice)
+        return self._features[key] if dice is None else renumbered(self._features[key], dice, hidden=hidden)
 
     def saw(self, pick: int, judged: Judged) -> None:
         if judged.verdict is not None and pick not in self.after:
