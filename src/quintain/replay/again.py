@@ -101,7 +101,7 @@ class Replayer:
         if repeats < 1:
             raise ValueError(f"repeats must be at least 1, found {repeats}")
         self._environment = environment
-        self._files = files
+        self.files = files
         self._policy = policy
         self._known = known or Known()
         self._repeats = repeats
@@ -117,7 +117,7 @@ class Replayer:
         assert isinstance(opened, Opened)
         if not 0 <= step <= steps.last:
             raise ValueError(f"episode {opened.episode}: expected a step from 0 to {steps.last}, found {step}")
-        walk = _Walk(self._environment, item, steps, files=self._files, policy=self._policy, clock=self._clock)
+        walk = _Walk(self._environment, item, steps, files=self.files, policy=self._policy, clock=self._clock)
         found = await self._all(walk, step, times)
         return msgspec.structs.replace(found, attempts=sum(isinstance(event, Opened) for event in log))
 

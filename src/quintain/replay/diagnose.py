@@ -140,6 +140,8 @@ def _executed(entry: Entry, known: Known, said: str) -> Iterable[tuple[Cause, st
     hints = hints_of(said)
     if (away := _network_gone(entry, known, hints)) is not None:
         return [(Cause.NETWORK, away)]
+    if difference.part == "files" and (compiled := _only_compiled(entry)):
+        return [(Cause.CLOCK, f"compiled Python holds the time of its source: {', '.join(compiled)}")]
     if _is_cut(difference):
         return [(Cause.TIMING, f"a limit ended it: {difference.recorded} / {difference.again}")]
     kinds, spoken = _kinds(entry, known)
@@ -170,6 +172,15 @@ def _network_gone(entry: Entry, known: Known, hints: frozenset[Hint]) -> str | N
     if Hint.NETWORK in hints and (one_sided or denied):
         return f"it speaks to the network, and one of them says {words!r}" if words else "other requests were refused"
     return None
+
+
+def _only_compiled(entry: Entry) -> list[str]:
+    """The paths that differ in a tree, where all of them are bytecode."""
+    before = set(as_text(entry.recorded.parts["files"]).splitlines())
+    after = [set(as_text(again.parts.get("files", b"")).splitlines()) for again in entry.again]
+    lines = {line for tree in after for line in before ^ tree}
+    paths = sorted({line.rpartition("' ")[0].rpartition("' ")[0].strip("'") or line for line in lines})
+    return paths if paths and all(".pyc" in path for path in paths) else []
 
 
 def _is_cut(difference: Difference) -> bool:
