@@ -8,9 +8,11 @@ seed had; `random` the same as `rl` with a coin for each reward; `lost` with 30 
 `naive` with the same losses paid 0. With --folder arms that are finished there are not run again.
 
 `before` and `after` are the shares of held-out tasks solved at the first attempt, `within3` within three attempts,
-means over seeds (each seed's in `runs`). `executions_per_s` are per second spent in sandboxes, `waiting_share` is the
-share of the time in which the trainer did nothing but wait for them, `executed_share` of all rewards asked for that
-were executed just then: the others had been executed before under the same content hash.
+means over seeds (each seed's in `runs`). `executions_per_s` are per second spent in sandboxes. `execution_share` is of
+all CPU time the part that executing took: sandboxes with what ran in them, their engines, and the trainer's process
+while it handed them work and read what came back. `waiting_share` is the share of the time in which the trainer did
+nothing but wait for sandboxes, `executed_share` of all rewards asked for that were executed just then: the others had
+been executed before under the same content hash.
 """
 
 from __future__ import annotations
@@ -90,7 +92,8 @@ def main() -> None:
         random_reward=mean(runs.get("random", []), "after"), lost=mean(runs.get("lost", []), "after"),
         naive=mean(runs.get("naive", []), "after"), seconds=seconds, cpu_seconds=mean(rl, "cpu_seconds"),
         executions=executions, executions_per_s=round(executions / inside, 1) if executions and inside else None,
-        executed_share=mean(rl, "executed_share"),
+        executed_share=mean(rl, "executed_share"), execution_cpu_seconds=mean(rl, "execution_cpu_seconds"),
+        execution_share=mean(rl, "execution_share"),
         waiting_share=round(waiting / seconds, 3) if waiting is not None and seconds else None, seeds=seeds,
         heldout_tasks=mean(rl, "heldout_tasks"), quick=asked.quick,
         runs={arm: [[run["before"], run["after"], run["within3"]] for run in found] for arm, found in runs.items()},
