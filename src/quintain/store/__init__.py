@@ -2,17 +2,19 @@
 
 from quintain.store._compact import Compacted
 from quintain.store._manifest import Aside
-from quintain.store.base import Blobs
+from quintain.store.base import Blobs, FileBlobs
 from quintain.store.blobs import LocalBlobs
 from quintain.store.journal import Journal, Mode, Sync
 from quintain.store.ledger import Ledger
 from quintain.store.library import Library, Log, Status
+from quintain.store.objects import ObjectBlobs, open_blobs
 from quintain.store.resume import Progress, Standing, last_attempt, progress, standing
 from quintain.store.run import Definition, Result, Run, find_run, list_runs
 from quintain.store.segment import Segment
+from quintain.store.tail import Tail
 
 __all__ = [
-    "Aside", "Blobs", "Compacted", "Definition", "Journal", "Ledger", "Library", "LocalBlobs", "Log", "Mode",
-    "Progress", "Result", "Run", "Segment", "Standing", "Status", "Sync", "find_run", "last_attempt", "list_runs",
-    "progress", "standing",
+    "Aside", "Blobs", "Compacted", "Definition", "FileBlobs", "Journal", "Ledger", "Library", "LocalBlobs", "Log",
+    "Mode", "ObjectBlobs", "Progress", "Result", "Run", "Segment", "Standing", "Status", "Sync", "Tail", "find_run",
+    "last_attempt", "list_runs", "open_blobs", "progress", "standing",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 import zlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from quintain.types import FaultKind, HouseError
@@ -60,3 +61,39 @@ def _expand_zstd(kept: bytes, raw_bytes: int) -> bytes:
     except zstandard.ZstdError as error:
         raise HouseError(FaultKind.STORE_ERROR, f"compressed bytes are damaged: {error}")
     return raw
+
+
+def compress_stream(chunks: Iterator[bytes]) -> tuple[int, Iterator[bytes]]:
+    """The codec's number, and the compressed pieces; memory is bounded by the chunks."""
+    codec = ZLIB if zstandard is None else ZSTD
+    tool: Any = zlib.compressobj(1) if zstandard is None else zstandard.ZstdCompressor(level=_LEVEL).compressobj()
+
+    def pieces() -> Iterator[bytes]:
+        for chunk in chunks:
+            yield tool.compress(chunk)
+        yield tool.flush()
+
+    return codec, pieces()
+
+
+def expand_stream(codec: int, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The content, piece by piece. Raises HouseError(STORE_ERROR) as `expand` does, and for bytes that end too soon.
+    """
+    if codec == STORED:
+        yield from chunks
+        return
+    if codec not in (ZLIB, ZSTD):
+        raise HouseError(FaultKind.STORE_ERROR, f"expected the codec 0, 1 or 2, found {codec}")
+    if codec == ZSTD and zstandard is None:
+        raise HouseError(FaultKind.STORE_ERROR, "bytes compressed by zstd: pip install zstandard (quintain[library])")
+    tool: Any = zlib.decompressobj() if codec == ZLIB else zstandard.ZstdDecompressor().decompressobj()
+    failures = (zlib.error,) if zstandard is None else (zlib.error, zstandard.ZstdError)
+    try:
+        for chunk in chunks:
+            if tool.eof:
+                raise HouseError(FaultKind.STORE_ERROR, "compressed bytes are damaged: more follows their end")
+            yield tool.decompress(chunk)
+    except failures as error:
+        raise HouseError(FaultKind.STORE_ERROR, f"compressed bytes are damaged: {error}")
+    if not tool.eof:
+        raise HouseError(FaultKind.STORE_ERROR, "compressed bytes are damaged: they end too soon")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Protocol
 
 
@@ -18,3 +19,13 @@ class Blobs(Protocol):
     def delete(self, digest: str) -> None: ...
     def has(self, digest: str) -> bool: ...
     def digests(self) -> Iterator[str]: ...
+
+
+class FileBlobs(Blobs, Protocol):
+    """Blobs that also take and give whole files, in bounded memory whatever their size.
+
+    `get_file` leaves `path` as it was unless all of the content was right.
+    """
+
+    def put_file(self, path: Path) -> str: ...
+    def get_file(self, digest: str, path: Path) -> None: ...

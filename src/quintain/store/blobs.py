@@ -8,9 +8,11 @@ import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from quintain.types import FaultKind, HouseError
 
+_CHUNK_BYTES = 1 << 20
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -50,6 +52,33 @@ class LocalBlobs:
         if found != digest:
             raise HouseError(FaultKind.STORE_ERROR, f"{path}: expected content of sha256 {digest}, found {found}")
         return content
+
+    def put_file(self, path: Path) -> str:
+        """Keep what a file holds, in bounded memory."""
+        try:
+            with path.open("rb") as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+                place = self._path(digest)
+                if place.is_file() and place.stat().st_size == stream.tell():
+                    with place.open("rb") as kept:
+                        if hashlib.file_digest(kept, "sha256").hexdigest() == digest:
+                            return digest
+                stream.seek(0)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                _place(stream, place, digest, sync=self._sync)
+        except OSError as error:
+            raise HouseError(FaultKind.STORE_ERROR, f"{path}: cannot keep the file: {error}")
+        return digest
+
+    def get_file(self, digest: str, path: Path) -> None:
+        """Write the content to `path`, whole and verified, or not at all."""
+        try:
+            with self._path(digest).open("rb") as stream:
+                _place(stream, path, digest, sync=self._sync)
+        except FileNotFoundError:
+            raise HouseError(FaultKind.STORE_ERROR, f"{self._path(digest)}: expected a blob, found nothing")
+        except OSError as error:
+            raise HouseError(FaultKind.STORE_ERROR, f"{path}: cannot write the blob: {error}")
 
     def has(self, digest: str) -> bool:
         return self._path(digest).is_file()
@@ -94,6 +123,28 @@ class LocalBlobs:
             raise
         if self._sync:
             _sync_folder(path.parent)
+
+
+def _place(stream: IO[bytes], path: Path, digest: str, *, sync: bool) -> None:
+    """Copy a stream to a file by way of one beside it. Raises HouseError when its content is not of that digest."""
+    descriptor, draft = tempfile.mkstemp(prefix=".", dir=path.parent)
+    found = hashlib.sha256()
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            while chunk := stream.read(_CHUNK_BYTES):
+                found.update(chunk)
+                out.write(chunk)
+            if found.hexdigest() != digest:
+                what = f"expected content of sha256 {digest}, found {found.hexdigest()}"
+                raise HouseError(FaultKind.STORE_ERROR, f"{stream.name}: {what}")
+            if sync:
+                out.flush()
+                os.fsync(out.fileno())
+        os.replace(draft, path)
+    finally:
+        Path(draft).unlink(missing_ok=True)
+    if sync:
+        _sync_folder(path.parent)
 
 
 def _sync_folder(path: Path) -> None:
