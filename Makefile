@@ -1,4 +1,4 @@
-# make demo | test | whole | check | bench | docs | torch | nodes | clean: each does its own set-up (Debian: python3 >= 3.11, python3-venv, gcc, git).
+# make demo | test | whole | check | bench | docs | torch | ray | nodes | clean: each does its own set-up (Debian: python3 >= 3.11, python3-venv, gcc, git).
 # make demo TAKE=10 plays the first ten tasks only, and learns for a few seconds only.
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 ABREAST := $(shell $(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))")
 SOURCES := $(wildcard src/quintain/sandbox/native/*.c src/quintain/sandbox/native/*.h)
 
-.PHONY: demo test whole check bench docs torch nodes clean venv
+.PHONY: demo test whole check bench docs torch ray nodes clean venv
 .DELETE_ON_ERROR:
 
 venv: $(READY)
@@ -51,9 +51,13 @@ bench: $(READY)
 docs: $(READY)
 	$(BIN)/python .ci/docs_links.py
 
-# Three nodes of which one is lost, also with a real Ray cluster that places what works on them (80 MB to install).
-nodes: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'ray[client]>=2.40'
+# The engine of a Ray cluster, whose tests are skipped without it (80 MB).
+ray: $(READY)
+	@$(BIN)/python -c 'import ray' 2>/dev/null \
+	  || timeout 180 $(BIN)/python -m pip install --quiet --disable-pip-version-check 'ray[client]>=2.40'
+
+# Three nodes of which one is lost, also with a real Ray cluster that places what works on them.
+nodes: ray
 	$(BIN)/python -m pytest -s -m three_nodes tests/fleet/test_three_nodes.py
 
 clean:

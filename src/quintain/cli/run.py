@@ -216,9 +216,13 @@ def _play(run: Run, parts: Parts, fleet: Fleet | None) -> Summary:
         asyncio.run(_collect(run, parts, pulse, skipped, fleet))
     except (KeyboardInterrupt, asyncio.CancelledError):
         finished = False
-    except HouseError:
-        click.echo(f"to go on: {_resume_line(run)}", err=True)
-        raise
+    except (HouseError, ExceptionGroup) as error:
+        cause = _cause(error)
+        if isinstance(cause, HouseError):
+            click.echo(f"to go on: {_resume_line(run)}", err=True)
+        if cause is error:
+            raise
+        raise cause from error
     counts = pulse.counts()
     seconds = time.monotonic() - began
     played = counts.episodes - before
@@ -232,6 +236,13 @@ def _play(run: Run, parts: Parts, fleet: Fleet | None) -> Summary:
         unreadable=tuple(skipped.found), finished=finished,
         trouble=pulse.trouble,
     )
+
+
+def _cause(error: Exception) -> Exception:
+    """What of a group is the house's own word; the error itself where nothing in it is."""
+    while isinstance(error, ExceptionGroup) and (known := error.subgroup(HouseError)) is not None:
+        error = known.exceptions[0]
+    return error
 
 
 async def _collect(run: Run, parts: Parts, pulse: Pulse, skipped: Skipped, fleet: Fleet | None) -> None:

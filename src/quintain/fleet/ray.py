@@ -4,9 +4,9 @@ Work is pulled from the queue by the hosts' workers, so a node that is lost cost
 long Ray takes to notice (docs/decisions/0005). The only module that imports ray.
 
 Covers: a worker, a host's process, a node that dies, is cut off, drained or added; the placer's own death (its hosts
-end with it, and its parent starts another); a head that dies (the placer ends, and tries again until there is a
-cluster). Does not cover: work while there is no cluster: without a head (and Ray's own high availability) nodes end by
-themselves.
+end with it, and its parent starts another); a head that dies or does not answer (the placer ends, the next one waits
+for a cluster, and when there is none for `RayAddress.wait_seconds` says so and the run ends, to be resumed). Does not
+cover: work while there is no cluster: without a head (and Ray's own high availability) nodes end by themselves.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
@@ -37,7 +39,9 @@ LOOK_SECONDS = 1.0
 PAUSE_SECONDS = 5.0
 #: What workers that were told to end may take beyond their crew's own patience.
 SLACK_SECONDS = 5.0
-#: How the placer ends when there is no cluster.
+#: How long one look at the cluster may take: calls into Ray wait for a lost head without end, deaf to signals.
+ANSWER_SECONDS = 90.0
+#: How the placer ends when the cluster does not answer.
 NO_CLUSTER = 69
 #: Set before `ray start` on every node; the placer sets them for itself. By default a cut cable is noticed after 66 s.
 SETTINGS: Mapping[str, str] = {
@@ -51,30 +55,47 @@ SETTINGS: Mapping[str, str] = {
 class RayAddress(msgspec.Struct, frozen=True, kw_only=True):
     """Where a cluster is, and which of its nodes are taken. `where` is what `ray.init` understands; `cpus` is what each
     host asks of Ray (0: nothing, so that a trainer beside us keeps all of its own); with `resource` only nodes that
-    have this custom resource get a host."""
+    have this custom resource get a host; a run ends when there has been no cluster for `wait_seconds`."""
 
     where: str
     cpus: float = 0.0
     resource: str = ""
+    wait_seconds: float = 300.0
 
     @classmethod
     def of(cls, text: str) -> RayAddress:
         """`ray://HOST:PORT` (Ray's client, from anywhere), `ray:HOST:PORT` or `ray:auto` (on a node of the cluster),
-        each with `?cpus=N&resource=NAME`. Raises ValueError."""
+        each with `?cpus=N&resource=NAME&wait=SECONDS`. Raises ValueError."""
         place, _, query = text.partition("?")
         asked = dict(parse_qsl(query, keep_blank_values=True))
         where = place if place.startswith("ray://") else place.removeprefix("ray:")
-        extra = set(asked) - {"cpus", "resource"}
+        extra = set(asked) - {"cpus", "resource", "wait"}
         if not place.startswith("ray:") or where in ("", "ray://") or extra:
-            raise ValueError("expected ray://HOST:PORT, ray:HOST:PORT or ray:auto, with ?cpus=N&resource=NAME at most, "
-                             f"found {text!r}")
+            raise ValueError("expected ray://HOST:PORT, ray:HOST:PORT or ray:auto, with "
+                             f"?cpus=N&resource=NAME&wait=SECONDS at most, found {text!r}")
+        cpus, wait = (_number(name, asked, default, text) for name, default in (("cpus", 0.0), ("wait", 300.0)))
+        return cls(where=where, cpus=cpus, resource=asked.get("resource", ""), wait_seconds=wait)
+
+    def answers(self) -> bool:
+        """Whether anybody listens there; taken for granted where the address is Ray's to find."""
+        found = urlsplit(self.where if "://" in self.where else f"//{self.where}")
         try:
-            cpus = float(asked.get("cpus", "0"))
-        except ValueError:
-            cpus = -1.0
-        if not 0.0 <= cpus < 1e6:
-            raise ValueError(f"expected ?cpus= with a number from 0 on, found {text!r}")
-        return cls(where=where, cpus=cpus, resource=asked.get("resource", ""))
+            if not found.hostname or not found.port:
+                return True
+            socket.create_connection((found.hostname, found.port), timeout=3.0).close()
+        except (OSError, ValueError):
+            return False
+        return True
+
+
+def _number(name: str, asked: Mapping[str, str], default: float, text: str) -> float:
+    try:
+        found = float(asked.get(name, default))
+    except ValueError:
+        found = -1.0
+    if not 0.0 <= found < 1e6:
+        raise ValueError(f"expected ?{name}= with a number from 0 on, found {text!r}")
+    return found
 
 
 class Stand:
@@ -141,9 +162,18 @@ class Placer:
 
     def place(self, told: threading.Event) -> None:
         """Until told to end. Raises what ray raises when the cluster is lost, HouseError for a node that says that no
-        worker can ever work there."""
+        worker can ever work there, or for a cluster that has had no node for a host for `wait_seconds`; ends the
+        process where Ray does not answer."""
+        hosted = time.monotonic()
         while not told.wait(LOOK_SECONDS):
-            self.look()
+            with _at_the_latest(ANSWER_SECONDS, "the Ray cluster does not answer", NO_CLUSTER):
+                self.look()
+            if self._hosts or any(until < float("inf") for until in self._resting.values()):
+                hosted = time.monotonic()
+            elif time.monotonic() - hosted > self._address.wait_seconds:
+                wanted = f" and the resource {self._address.resource}" if self._address.resource else ""
+                raise HouseError(FaultKind.NODE_LOST, f"expected nodes with CPUs{wanted} at {self._address.where}, "
+                                 f"found none for {self._address.wait_seconds:g} s that live and are not drained")
 
     def look(self) -> None:
         """One look at the cluster: forget what is gone, hear what has ended, place what is missing."""
@@ -153,6 +183,7 @@ class Placer:
         for node in self._hosts.keys() - alive:
             _log.warning("node %s is gone", node[:8])
             ray.kill(self._hosts.pop(node).actor, no_restart=True)
+        self._resting = {node: until for node, until in self._resting.items() if node in alive}
         if self._hosts:
             by_reference = {one.standing: node for node, one in self._hosts.items()}
             ended, _ = ray.wait(list(by_reference), num_returns=len(by_reference), timeout=0)
@@ -213,6 +244,53 @@ class Placer:
             raise HouseError(FaultKind.UNKNOWN, why)
 
 
+@contextmanager
+def _at_the_latest(seconds: float, why: str, code: int) -> Iterator[None]:
+    """Ends this process with a code when the block takes longer: nothing else gets out of a call that hangs in Ray."""
+
+    def leave() -> None:
+        print(why, file=sys.stderr, flush=True)
+        os._exit(code)
+
+    alarm = threading.Timer(seconds, leave)
+    alarm.daemon = True
+    alarm.start()
+    try:
+        yield
+    finally:
+        alarm.cancel()
+
+
+def _join(found: RayAddress, told: threading.Event) -> int | None:
+    """Become a part of the cluster, as soon as there is one; the exit code where that will not be."""
+    import ray
+
+    why = f"no Ray cluster at {found.where} for {found.wait_seconds:g} s"
+    until, said = time.monotonic() + found.wait_seconds, ""
+    with _at_the_latest(found.wait_seconds + ANSWER_SECONDS, why, CANNOT):  # who answers may take its time
+        while not told.is_set():
+            if time.monotonic() > until:
+                print(why, file=sys.stderr)
+                return CANNOT
+            problem = "nobody listens there"
+            if found.answers():
+                try:
+                    ray.init(address=found.where, namespace="quintain", log_to_driver=False,
+                             logging_level=logging.WARNING)
+                    return None
+                except (ConnectionError, TimeoutError, ray.exceptions.RaySystemError) as error:
+                    problem = str(error)
+                except RuntimeError as error:  # another version of Ray or Python
+                    print(f"the Ray cluster at {found.where} cannot be used: {error}", file=sys.stderr)
+                    return CANNOT
+                ray.shutdown()
+            if problem != said:
+                said = problem
+                print(f"no Ray cluster at {found.where}: {said}; waiting for one", file=sys.stderr, flush=True)
+            told.wait(LOOK_SECONDS)
+    return 0
+
+
 def main(address: str) -> int:
     """The placer, from its start to its end; its exit code."""
     for name, value in SETTINGS.items():
@@ -224,17 +302,17 @@ def main(address: str) -> int:
         return CANNOT
     post = msgspec.json.decode(os.environ.pop("QUINTAIN_POST"), type=Post)
     found = RayAddress.of(address)
-    try:
-        ray.init(address=found.where, namespace="quintain", log_to_driver=False, logging_level=logging.WARNING)
-    except (ConnectionError, TimeoutError, ray.exceptions.RaySystemError) as error:
-        print(f"no Ray cluster at {found.where}: {error}", file=sys.stderr)
-        return NO_CLUSTER
-    except RuntimeError as error:  # another version of Ray or Python
-        print(f"the Ray cluster at {found.where} cannot be used: {error}", file=sys.stderr)
-        return CANNOT
     told = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: told.set())  # after ray.init, which has a handler of its own
+
+    def heed() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: told.set())
+
+    heed()
+    code = _join(found, told)
+    if code is not None:
+        return code
+    heed()  # once more: ray.init has a handler of its own
     placer = Placer(found, post)
     try:
         placer.place(told)
@@ -243,5 +321,6 @@ def main(address: str) -> int:
         print(error, file=sys.stderr)
         return CANNOT
     finally:
-        ray.shutdown()
+        with _at_the_latest(SLACK_SECONDS, "the Ray cluster does not answer", NO_CLUSTER):
+            ray.shutdown()
     return 0
