@@ -64,6 +64,7 @@ class RepairLearner(TwoStages):
         self._lost = Lost(self.settings.house_failures, seed=self.settings.seed)
         self._waiting: list[tuple[str, list[int]]] = []  # states after a failed attempt, oldest first
         self._ahead: Drawn | None = None  # drawn before the last update, where staleness allows it
+        self._came_ahead: list[list[Judged | None]] | None = None  # and what that came to
         self._at = 0  # how many tasks have been looked at for a batch
         self._rests: dict[str, int] = {}  # tasks that are mastered, until after this epoch
         self._order: tuple[int, list[str]] = (-1, [])
@@ -147,8 +148,8 @@ class RepairLearner(TwoStages):
 
     async def _reinforce(self) -> dict[str, float]:
         drawn = self._draw(self.step)
-        rewards, judged = await self._rewards(drawn)
-        told = self._learn(drawn, rewards)
+        judged = await self._judge_drawn(drawn)
+        told = self._learn(drawn, self._rewards(drawn, judged))
         self._lead_on(drawn, judged)
         self.step += 1
         return told
@@ -156,17 +157,18 @@ class RepairLearner(TwoStages):
     async def _reinforce_ahead(self) -> dict[str, float]:
         """The same with the next batch drawn before this one's update: its programs run while the update is made."""
         drawn = self._ahead or self._draw(self.step)
-        rewards, judged = await self._rewards(drawn)
+        judged = self._came_ahead or await self._judge_drawn(drawn)  # a run that goes on asks its memory
+        rewards = self._rewards(drawn, judged)
         self._lead_on(drawn, judged)
         last = self.step + 1 == self.settings.sft_steps + self.settings.rl_steps
         self._ahead = None if last else self._draw(self.step + 1)
         judged_before, began = self.memory.seconds, time.monotonic()
         async with asyncio.TaskGroup() as both:
-            if self._ahead is not None:
-                both.create_task(self._judge_drawn(self._ahead))
+            judging = None if self._ahead is None else both.create_task(self._judge_drawn(self._ahead))
             learning = both.create_task(asyncio.to_thread(self._learn, drawn, rewards))
             await learning
             learnt_for = time.monotonic() - began
+        self._came_ahead = None if judging is None else judging.result()
         self.overlapped_seconds += min(learnt_for, self.memory.seconds - judged_before)
         self.step += 1
         return learning.result()
@@ -177,7 +179,8 @@ class RepairLearner(TwoStages):
         states = self._states()
         with torch.no_grad():
             logp = self.net(Batch([self.problems[task].features(tried, dice) for task, tried in states]))
-        picks, logprobs = [], []
+        picks, logprobs, measured = [], [], []
+        lost = iter(self._lost.among(step, len(states) * self.settings.group))
         for (task, tried), row in zip(states, logp.tolist(), strict=True):
             chances = [math.exp(value) for value in row]
             drawn = dice.choices(range(len(row)), chances, k=self.settings.group)
@@ -186,8 +189,10 @@ class RepairLearner(TwoStages):
                 drawn[0] = lead
             picks.append(drawn)
             logprobs.append([row[pick] for pick in drawn])
+            asked = self._to_measure(task, drawn)
+            measured.append([not next(lost) and pick in asked for pick in drawn])
         return Drawn(step=step, tasks=[task for task, _ in states], tried=[list(tried) for _, tried in states],
-                     picks=picks, logprobs=logprobs)
+                     picks=picks, logprobs=logprobs, measured=measured)
 
     def _states(self) -> list[tuple[str, list[int]]]:
         """Some that wait for another attempt, the newest first, then tasks in an order that each epoch shuffles; those
@@ -212,20 +217,10 @@ class RepairLearner(TwoStages):
 
     async def _judge_drawn(self, drawn: Drawn) -> list[list[Judged | None]]:
         """What each draw came to, [B, G]; None for one that was lost, or was one new program too many."""
-        lost = iter(self._lost.among(drawn.step, len(drawn.tasks) * self.settings.group))
-        asked: list[tuple[str, int]] = []
-        measured: list[list[bool]] = []
-        for task, picks in zip(drawn.tasks, drawn.picks, strict=True):
-            known = self._to_measure(task, picks)
-            row = []
-            for pick in picks:
-                gone = next(lost)
-                row.append(pick in known and not gone)
-                if row[-1]:
-                    asked.append((task, pick))
-            measured.append(row)
+        asked = [(task, pick) for task, picks, row in zip(drawn.tasks, drawn.picks, drawn.measured, strict=True)
+                 for pick, yes in zip(picks, row, strict=True) if yes]
         found = iter(await self._judge(asked))
-        return [[next(found) if known else None for known in row] for row in measured]
+        return [[next(found) if yes else None for yes in row] for row in drawn.measured]
 
     def _to_measure(self, task: str, picks: Sequence[int]) -> set[int]:
         """Which edits of a group are asked for: those that were executed before, and as many new ones as `fresh` and
@@ -238,9 +233,8 @@ class RepairLearner(TwoStages):
         new = [pick for pick, times in count.most_common() if pick not in known and times >= least]
         return known | set(new[: self.settings.fresh])
 
-    async def _rewards(self, drawn: Drawn) -> tuple[list[list[float | None]], list[list[Judged | None]]]:
-        """The rewards that are trained on, [B, G], and what they were made of."""
-        judged = await self._judge_drawn(drawn)
+    def _rewards(self, drawn: Drawn, judged: Sequence[Sequence[Judged | None]]) -> list[list[float | None]]:
+        """The rewards that are trained on, [B, G]."""
         rewards = [[None if one is None else one.reward for one in row] for row in judged]
         if self.settings.naive:
             lost = iter(self._lost.among(drawn.step, len(drawn.tasks) * self.settings.group))
@@ -249,7 +243,7 @@ class RepairLearner(TwoStages):
             flat = [reward for row in rewards for reward in row]
             dealt = iter(controlled(flat, self.settings.control, seed=self.settings.seed * 1_000_003 + drawn.step))
             rewards = [[next(dealt) for _ in row] for row in rewards]
-        return rewards, judged
+        return rewards
 
     def _learn(self, drawn: Drawn, rewards: Sequence[Sequence[float | None]]) -> dict[str, float]:
         """Move the parameters by a batch whose rewards are known."""

@@ -32,20 +32,20 @@ class RepairSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     seed: int = 0
     demos: int = 200
     sft_steps: int = 60
-    rl_steps: int = 500
+    rl_steps: int = 600
     batch: int = 16
     group: int = 32
     fresh: int = 1
-    often: int = 1
-    again: float = 0.35
+    often: int = 4
+    again: float = 0.2
     passes: int = 1
     sft_rate: float = 2e-3
     rate: float = 1e-3
-    entropy: float = 0.005
+    entropy: float = 0.01
     hidden: float = 0.0
     drop: float = 0.0
-    average: float = 0.0
-    width: int = 64
+    average: float = 0.95
+    width: int = 96
     layers: int = 2
     staleness: int = 0
     control: Control = Control.NONE
@@ -71,13 +71,14 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 
 class Drawn(msgspec.Struct, kw_only=True):
     """A batch as it was sampled: for each of B states its task, the attempts before, the edits drawn (indices into
-    the task's edits, [B, G]) and their log-probabilities then."""
+    the task's edits, [B, G]), their log-probabilities then, and which of them are measured ([B, G])."""
 
     step: int
     tasks: list[str]
     tried: list[list[int]]
     picks: list[list[int]]
     logprobs: list[list[float]]
+    measured: list[list[bool]]
 
 
 class Problem:
