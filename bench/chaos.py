@@ -328,7 +328,10 @@ def main() -> None:
             figures = asyncio.run(measure(Path(place), options))
     finish(**figures, wall_s=round(time.monotonic() - began, 1))
     bad = ("lost", "doubled", "leaked", "unexplained", "baseline_house_failures")
-    sys.exit(any(figures[name] for name in bad))
+    missed = not figures["kills"] or (not options.quick and figures["kills"] != options.kills)
+    if missed:
+        print(f"expected {options.kills} kills, found {figures['kills']}: give it more --within", file=sys.stderr)
+    sys.exit(missed or any(figures[name] for name in bad))
 
 
 if __name__ == "__main__":

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sqlite3
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from quintain.fleet import BODY_BYTES, Job, SqliteQueue, Terms
+from quintain.fleet import BODY_BYTES, Job, Register, SqliteQueue, Terms
 from quintain.types import HouseError
 
 PATIENCE_SECONDS = 60.0
@@ -95,6 +99,108 @@ def test_a_file_that_is_no_queue_or_of_another_version_is_an_error_that_names_it
         database.execute("pragma user_version = 9")
     with pytest.raises(HouseError, match="expected a queue of version 1, found 9"):
         asyncio.run(SqliteQueue.open(tmp_path / "new.db"))
+
+
+def test_a_clock_that_is_put_back_keeps_no_lease_for_longer_and_takes_none_from_the_living(tmp_path: Path) -> None:
+    now = [10_000.0]
+
+    async def story() -> None:
+        queue = await SqliteQueue.open(tmp_path / "q.db", Terms(lease_seconds=30.0), clock=lambda: now[0])
+        await queue.put([Job(id=id, kind="k") for id in "ab"])
+        dead, alive = await queue.lease("w", most=2)
+        now[0] = 6_400.0
+        assert not await queue.lease("w")
+        [alive] = await queue.extend([alive])
+        assert alive.until_seconds == 6_430.0
+        now[0] = 6_425.0
+        [alive] = await queue.extend([alive])
+        now[0] = 6_431.0
+        assert [lease.id for lease in await queue.lease("other", most=2)] == [dead.id]
+        assert await queue.ack([alive]) == (alive,)
+        await queue.aclose()
+
+    asyncio.run(story())
+
+
+@pytest.fixture
+def little_disk(tmp_path: Path) -> Iterator[Path]:
+    """Of 2 MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", place]).returncode:
+        pytest.skip("needs root, and a tmpfs that may be mounted")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def remounted(place: Path, option: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{option}", place], check=True)
+
+
+@pytest.mark.root
+def test_a_disk_that_is_full_costs_no_job_and_with_room_again_all_goes_on(little_disk: Path) -> None:
+    file = little_disk / "q.db"
+
+    async def story() -> None:
+        queue = await SqliteQueue.open(file)
+        register = await Register.open(little_disk / "register.db")
+        added: list[str] = []
+
+        async def flood() -> None:
+            for nth in range(200):
+                added.extend(await queue.put([Job(id=f"{nth}-{n}", kind="k", body=b"x" * 2000) for n in range(20)]))
+
+        with pytest.raises(HouseError, match=r"q\.db: database or disk is full"):
+            await flood()
+        with pytest.raises(HouseError, match="full"):
+            await register.enrol([Job(id=f"{n}", kind="k", body=b"x" * 2000) for n in range(1000)])
+        assert (await queue.stats()).count.ready == len(added) > 0, "what was put whole is there, and nothing by halves"
+        await asyncio.to_thread(remounted, little_disk, "size=20m")
+        leases = await queue.lease("w", most=len(added))
+        assert [lease.id for lease in await queue.ack(leases)] == added
+        assert len(await register.enrol([Job(id="a", kind="k")])) == 1
+        await register.aclose()
+        await queue.aclose()
+
+    asyncio.run(story())
+    with closing(sqlite3.connect(file)) as database:
+        assert database.execute("pragma integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.root
+def test_a_queue_on_a_disk_that_may_not_be_written_says_where(little_disk: Path) -> None:
+    async def story() -> None:
+        queue = await SqliteQueue.open(little_disk / "q.db")
+        await queue.aclose()
+        await asyncio.to_thread(remounted, little_disk, "ro")
+        for opening in (SqliteQueue.open(little_disk / "q.db"), Register.open(little_disk / "sub" / "r.db")):
+            with pytest.raises(HouseError, match=str(little_disk)):
+                await opening
+
+    asyncio.run(story())
+
+
+def test_a_queue_of_which_a_part_was_written_over_is_an_error_that_names_it(tmp_path: Path) -> None:
+    file = tmp_path / "q.db"
+
+    async def made() -> None:
+        queue = await SqliteQueue.open(file)
+        await queue.put([Job(id=f"j{n}", kind="k", body=b"x" * 2000) for n in range(200)])
+        await queue.aclose()
+
+    async def used() -> None:
+        queue = await SqliteQueue.open(file)
+        try:
+            await queue.drain()
+        finally:
+            await queue.aclose()
+
+    asyncio.run(made())
+    content = bytearray(file.read_bytes())
+    content[3 * 4096:60 * 4096] = b"\xa5" * (57 * 4096)
+    file.write_bytes(content)
+    with pytest.raises(HouseError, match=r"q\.db: database disk image is malformed"):
+        asyncio.run(used())
 
 
 def test_a_queue_that_is_closed_says_so(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -19,10 +20,12 @@ from quintain.fleet import (
     Crew,
     EpisodeLogs,
     Left,
+    Order,
     Place,
     Queue,
     Reconciled,
     Register,
+    Room,
     State,
     Terms,
     Worker,
@@ -275,3 +278,24 @@ def test_a_process_whose_event_loop_hangs_is_ended_and_shows_where(hangs: bool) 
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == (STALLED if hangs else 0), done.stderr
     assert ("in main" in done.stderr) is hangs
+
+
+def test_an_order_of_an_older_or_a_newer_version_is_read() -> None:
+    older = msgspec.json.encode({"task": "a", "group": "a", "seed": 7})
+    newer = msgspec.json.encode({"task": "a", "group": "a", "seed": 7, "need": {"cpus": 1.0}, "mood": "good"})
+    assert msgspec.json.decode(older, type=Order) == Order(task="a", group="a", seed=7)
+    assert msgspec.json.decode(newer, type=Order).need == Room(cpus=1.0)
+
+
+def test_a_crew_ends_with_the_reason_when_its_queue_cannot_be_read_any_more(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with parts(tmp_path) as (queue, register, _):
+            await register.enrol([order(one) for one in tickets("a", "b")])
+            with sqlite3.connect(tmp_path / "queue.db") as database:
+                database.execute("drop table jobs")
+            crew = Crew(workers=0, look_seconds=0.05, patience_seconds=0.3)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                with pytest.raises(HouseError, match=r"no news of the episodes for 0\.3 s: .*queue\.db: no such table"):
+                    await supervise(lambda nth: (), register, queue, told=asyncio.Event(), crew=crew)
+
+    asyncio.run(story())

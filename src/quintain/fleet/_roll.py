@@ -19,6 +19,7 @@ _SCHEMA = (
         primary key (id, attempt))""",
     """create table if not exists logs(
         id text not null references episodes, attempt bigint not null, log {bytes} not null, primary key (id))""",
+    "create table if not exists workers(worker text primary key, room {bytes} not null, seen {float} not null)",
     "create index if not exists episodes_open on episodes(id) where state = 'open'",
     "create index if not exists episodes_closed on episodes(settled) where state <> 'open'",
 )
@@ -108,6 +109,19 @@ class Roll:
                 "update episodes set state = 'abandoned', reason = ?, settled = ? where id = ? and state = 'open' and "
                 "not exists (select 1 from attempts where attempts.id = episodes.id and outcome = 'running') "
                 "returning id", (reason, self._clock(), id)))
+
+    def attend(self, worker: str, room: bytes) -> None:
+        now = self._clock()
+        with self._session.transaction():
+            self._session.ask("insert into workers(worker, room, seen) values (?, ?, ?) "
+                              "on conflict (worker) do update set room = excluded.room, seen = excluded.seen",
+                              (worker, room, now))
+
+    def attending(self, within: float) -> list[tuple[str, bytes]]:
+        with self._session.transaction():
+            rows = self._session.ask("select worker, room from workers where seen >= ? order by worker",
+                                     (self._clock() - within,))
+        return [(worker, bytes(room)) for worker, room in rows]
 
     def reopen(self, id: str) -> bool:
         with self._session.transaction():

@@ -6,6 +6,7 @@ bounds, statistics and the choice between kinds cheap whatever the queue holds. 
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ _READY, _DELAYED, _LEASED, _DEAD = range(4)
 _PLACES = (Place.READY, Place.DELAYED, Place.LEASED, Place.DEAD)
 _COLUMNS = ("ready", "delayed", "leased", "dead")
 _ASKED_AT_ONCE = 500
+_CLOCKS_APART = 60.0  # seconds by which a lease may end later than any can that is given now
 _DUE_AT_ONCE = 1000  # leases and delays that run out are dealt with in one transaction, this many at most
 
 _SCHEMA = (
@@ -51,6 +53,7 @@ class Table:
         self._db = open_database(path, power_safe=power_safe)
         self._kinds: dict[str, int] = {}
         self._deltas: dict[tuple[int, int], int] = {}
+        self._latest = math.inf
         with self._change():
             [version] = self._db.execute("pragma user_version").fetchone()
             if version not in (0, _VERSION):
@@ -93,9 +96,12 @@ class Table:
 
     def news(self) -> bool:
         """Whether a lease may find something: a look that takes no lock."""
+        now = self._clock()
+        if now < self._latest:
+            return True
         [found] = self._db.execute(
             "select exists(select 1 from kinds where ready > 0 and not stopped) "
-            "or exists(select 1 from jobs where place in (1, 2) and until <= ?)", (self._clock(),)).fetchone()
+            "or exists(select 1 from jobs where place in (1, 2) and until <= ?)", (now,)).fetchone()
         return bool(found)
 
     def lease(self, worker: str, most: int, kinds: Collection[str] | None) -> list[Lease[Job]]:
@@ -268,6 +274,9 @@ class Table:
 
     def _tick(self, now: float) -> None:
         """Let leases and delays run out."""
+        if now < self._latest:
+            self._shorten(now)
+        self._latest = now
         while rows := self._db.execute(
             "select seq, kind, place, attempt, deliveries, worker from jobs where place in (1, 2) and until <= ? "
             "order by until limit ?", (now, _DUE_AT_ONCE)).fetchall():
@@ -277,6 +286,12 @@ class Table:
                 else:
                     self._db.execute("update jobs set place = 0 where seq = ?", (seq,))
                     self._move(kind, _DELAYED, _READY)
+
+    def _shorten(self, now: float) -> None:
+        """The clock may have been put back: a lease of before ends as one that is given now, not hours later."""
+        until = now + self.terms.lease_seconds
+        self._db.execute("update jobs set until = ? where place in (1, 2) and place = 2 and until > ?",
+                         (until, until + _CLOCKS_APART))
 
     def _standing(self, leases: Sequence[Lease[Job]], now: float) -> list[tuple[Lease[Job], int]]:
         """The fence: the leases that still stand, each once, with how many deliveries of it count."""

@@ -19,6 +19,7 @@ BUSY_SECONDS = 60.0
 
 def open_database(path: Path, *, power_safe: bool) -> sqlite3.Connection:
     """A connection in WAL mode, for the thread that calls this. Raises HouseError(STORE_ERROR)."""
+    made: sqlite3.Connection | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         made = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, cached_statements=256)
@@ -27,6 +28,8 @@ def open_database(path: Path, *, power_safe: bool) -> sqlite3.Connection:
         made.execute("pragma foreign_keys = on")
         made.execute("pragma wal_autocheckpoint = 4000")  # pages; each checkpoint waits for the disk
     except (OSError, sqlite3.Error) as error:
+        if made is not None:
+            made.close()
         raise HouseError(FaultKind.STORE_ERROR, f"{path}: cannot open: {error}") from error
     return made
 

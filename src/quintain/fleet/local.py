@@ -29,7 +29,8 @@ _SLACK_SECONDS = 5.0
 class Crew(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How worker processes are kept. One that ends is started again after a pause, which doubles from
     `pause_seconds.0` to `pause_seconds.1` while they die young; one in quarantine rests for the longest. When all is
-    over they are told (SIGTERM), and after `drain_seconds` killed."""
+    over they are told (SIGTERM), and after `drain_seconds` killed. All is over too when the queue or the register could
+    not be reached or read for `patience_seconds`."""
 
     workers: int = 2
     pause_seconds: tuple[float, float] = (0.2, 60.0)
@@ -37,6 +38,7 @@ class Crew(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     drain_seconds: float = 60.0
     look_seconds: float = 1.0
     reconcile_seconds: float = 30.0
+    patience_seconds: float = 600.0
 
 
 async def supervise(
@@ -47,11 +49,12 @@ async def supervise(
     """Keep workers at it until it is `over` (no episode is open), or `told` is set, and then end them. `command` gives
     the words that start the nth one, `env` what it finds in its environment besides ours. What the queue forgot is put
     again, now and then. Where `setpriv` is installed, workers end with this process, however it ends. Raises HouseError
-    when one says that it can never do its work (exit code CANNOT)."""
+    when one says that it can never do its work (exit code CANNOT), or when `crew.patience_seconds` are over."""
     crew = crew or Crew()
+    lost: HouseError | None = None
     async with asyncio.TaskGroup() as group:
         kept = [group.create_task(keep(command(nth), crew, told, env=env)) for nth in range(crew.workers)]
-        looked = -crew.reconcile_seconds
+        looked, heard = -crew.reconcile_seconds, time.monotonic()
         tally = await register.tally()
         while not told.is_set():
             try:
@@ -61,10 +64,16 @@ async def supervise(
                 tally = await register.tally()
             except HouseError as error:
                 _log.warning("no news of the episodes: %s", error)
+                if time.monotonic() - heard > crew.patience_seconds:
+                    lost = error
+                    told.set()
             else:
+                heard = time.monotonic()
                 if over(tally):
                     told.set()
             await told_within(told, crew.look_seconds)
+    if lost is not None:
+        raise HouseError(lost.kind, f"no news of the episodes for {crew.patience_seconds:g} s: {lost.message}")
     if any(task.result() == CANNOT for task in kept):
         raise HouseError(FaultKind.UNKNOWN, f"expected workers, found one that cannot work: {' '.join(command(0))}")
     return tally

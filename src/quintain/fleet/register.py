@@ -96,6 +96,14 @@ class Register:
         open, or an attempt at it is running; what runs may end, and counts."""
         return await self._thread.run(lambda: self._roll.withdraw(id, reason))
 
+    async def attend(self, worker: str, room: bytes) -> None:
+        """A worker says that it is there, and with how much room, in its own words."""
+        await self._thread.run(lambda: self._roll.attend(worker, room))
+
+    async def attending(self, within_seconds: float) -> tuple[tuple[str, bytes], ...]:
+        """Who has said so within that time, and what."""
+        return tuple(await self._thread.run(lambda: self._roll.attending(within_seconds)))
+
     async def reopen(self, id: str) -> bool:
         """Try an abandoned episode again. False where it was not abandoned."""
         return await self._thread.run(lambda: self._roll.reopen(id))

@@ -22,7 +22,8 @@ class SqliteQueue:
     Survives the death of any process at any time. A power cut may lose the last changes, and bring back jobs that were
     acknowledged then, unless `power_safe` (each change waits for the disk: some 100 times slower). The file must lie on
     a disk of this host: WAL does not work over a network. The clock is the wall clock: one that jumps forward ends
-    leases early, which costs work and, by the fence, nothing else.
+    leases early, which costs work and, by the fence, nothing else; after one that was put back leases end as if they
+    were given then, and delays last that much longer.
     """
 
     def __init__(self, table: Table, thread: Thread) -> None:

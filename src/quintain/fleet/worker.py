@@ -24,6 +24,7 @@ from quintain.fleet.entries import Answer
 from quintain.fleet.fit import Asking, Berth, need_of
 from quintain.fleet.heart import Heart
 from quintain.fleet.logs import EpisodeLogs
+from quintain.fleet.peers import Peers, said
 from quintain.fleet.plan_words import Room
 from quintain.fleet.register import Register
 from quintain.policy import Policy
@@ -38,8 +39,9 @@ _LOCKED_SECONDS = 1.0  # before an episode is tried again whose journal another 
 _SLACK_SECONDS = 60.0  # of an episode, for what has no deadline of its own
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the body of an episode's job says; its id is the episode's. `need` is what it may use while it runs."""
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What the body of an episode's job says; its id is the episode's. `need` is what it may use while it runs. Workers
+    of an older or a newer version read it too: what they do not know of is passed over."""
 
     task: str
     group: str
@@ -57,11 +59,13 @@ def order(ticket: Ticket, *, tenant: str = "", priority: int = 0) -> Job:
 class Care(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a worker deals with trouble. After `faults` failures of the house in a row it takes no more: something here
     is broken, and the work is better done elsewhere. `drain_seconds` is how long what runs may go on when it is told to
-    end; `pause_seconds` how long a job rests that the house has failed."""
+    end; `pause_seconds` how long a job rests that the house has failed; `unfit_seconds` how long an episode that is too
+    large for every worker waits for a larger one before it is given up."""
 
     faults: int = 5
     drain_seconds: float = 30.0
     pause_seconds: float = 5.0
+    unfit_seconds: float = 120.0
     patience: Patience = Patience()
 
 
@@ -96,6 +100,7 @@ class Worker:
         self._care = care or Care()
         self._apart = apart
         self._heart = Heart(queue)
+        self._peers = Peers(register, name, room)
         self._running: set[asyncio.Task[None]] = set()
         self._freed = asyncio.Event()
         self._faults = 0
@@ -104,7 +109,7 @@ class Worker:
         """Until it is told to end, or has put itself into quarantine. What runs then may go on for a while; what is
         not done by then is given back, and another goes on with it. Raises nothing that an episode does."""
         async with asyncio.TaskGroup() as group:
-            beating = group.create_task(self._heart.beat())
+            beating, staying = group.create_task(self._heart.beat()), group.create_task(self._peers.stay())
             while not told.is_set() and self._faults < self._care.faults:
                 asked = self._berth.asking(time.monotonic())
                 kinds = await self._open_kinds(asked)
@@ -123,6 +128,7 @@ class Worker:
             if self._running:
                 await asyncio.wait(self._running, timeout=self._care.patience.teardown_seconds + _LOOK_SECONDS)
             beating.cancel()
+            staying.cancel()
         return Left.TOLD if told.is_set() else Left.QUARANTINED
 
     async def _open_kinds(self, asked: Asking) -> Collection[str] | None:
@@ -153,9 +159,22 @@ class Worker:
         elif self._berth.could_hold(need):
             await self._give_back(lease, 0.0, "no room at " + self.name, counts=False)
         else:
-            reason = f"{self.name} is too small for it: it needs {need}, found {self._room}"
-            _log.warning("%s: %s", lease.id, reason)
-            await self._give_back(lease, self._care.pause_seconds, reason, counts=False)
+            await self._refuse(lease, need)
+
+    async def _refuse(self, lease: Lease[Job], need: Room) -> None:
+        """It is larger than this whole worker: a larger one may take it, if there is one."""
+        try:
+            why = await self._peers.verdict(lease.id, need, patience_seconds=self._care.unfit_seconds)
+        except HouseError as error:
+            why = ""
+            _log.warning("%s: no news of other workers: %s", self.name, error)
+        if why:
+            _log.warning("%s: given up: %s", lease.id, why)
+            await self._give_up(lease, f"house: {why}")
+            return
+        reason = f"{self.name} is too small for it: it needs {said(need)}, found {said(self._room or Room())}"
+        _log.warning("%s: %s", lease.id, reason)
+        await self._give_back(lease, self._care.pause_seconds, reason, counts=False)
 
     async def _take(self, most: int, kinds: Collection[str] | None) -> tuple[Lease[Job], ...]:
         try:
