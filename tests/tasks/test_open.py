@@ -48,11 +48,28 @@ def test_a_set_that_is_not_in_the_data_folder_is_said_to_be_missing(tmp_path: Pa
             open_taskset(name, data=tmp_path)
 
 
-def test_a_path_in_no_known_format_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text('{"question": "?"}\n')
-    for path in (tmp_path, tmp_path / "rows.jsonl"):
-        with pytest.raises(TaskError, match=r"expected a path in a known format, found none of them \(.*directory: "):
-            open_taskset(str(path))
+@pytest.mark.parametrize(("rows", "found"), [
+    (b'{"question": "?"}\n', r"rows.jsonl:1: .*found a first row with the keys 'question', .* \(questions: .*answer"),
+    (b'{"repo": "a/b", "instance_id": "a__b-1"}\n', r"keys 'instance_id', 'repo', .* \(swe: .*base_commit"),
+    (b"[1, 2]\n", "no object but list"), (b"{}\n", "without a key"), (b"", "an empty file"),
+    (b"\n{}\n", "an empty first"),
+    (b'{"question": ', "rows.jsonl:1: .*no JSON"), (b"\xff\xfe\x00", "no JSON"), (b"[" * 100_000, "no JSON"),
+])
+def test_a_file_in_no_known_format_is_refused_with_what_it_lacks(rows: bytes, found: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(rows)
+    with pytest.raises(TaskError, match=found):
+        open_taskset(str(tmp_path / "rows.jsonl"))
+
+
+def test_a_folder_in_no_known_format_is_refused_with_what_is_there(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match=r"expected a path in a known format, found an empty folder.*directory: "):
+        open_taskset(str(tmp_path))
+    (tmp_path / "task.tml").touch()
+    with pytest.raises(TaskError, match=r"found a folder with 'task.tml'"):
+        open_taskset(str(tmp_path))
+    (tmp_path / "rows.jsonl.gz").write_bytes(b"no gzip")
+    with pytest.raises(TaskError, match="found what cannot be read"):
+        open_taskset(str(tmp_path / "rows.jsonl.gz"))
 
 
 def test_every_format_says_what_it_is() -> None:

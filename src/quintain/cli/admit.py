@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,14 +43,15 @@ STEPS = ("schema", "static", "spec", "leaks", "duplicates", "oracle", "null", "c
 @click.option("--against", multiple=True, metavar="TASKS", help="Held-out tasks that none may be near (repeatable).")
 @basing
 @click.option("--policy", metavar="NAME", help="Who tries the tasks, to see how hard they are; as for `quintain run`.")
-@click.option("--base-url", metavar="URL", help="Where the model of an openai: policy answers.")
+@click.option("--judge", metavar="NAME", help="A model that looks for two readings of the text; named as a policy.")
+@click.option("--base-url", metavar="URL", help="Where the model of an openai: policy or judge answers.")
 @click.option("--fix", is_flag=True, help="Propose repairs, each accepted with one key; needs --out.")
 @click.option("--yes", is_flag=True, help="With --fix: accept every repair.")
 @click.pass_context
 def command(
     ctx: click.Context, tasks: str, choice: Choice, only: tuple[str, ...], quick: bool, sandboxes: int | None,
     out: Path | None, html: Path | None, as_json: bool, against: tuple[str, ...], bases: tuple[str, ...],
-    policy: str | None, base_url: str | None, fix: bool, yes: bool,
+    policy: str | None, judge: str | None, base_url: str | None, fix: bool, yes: bool,
 ) -> None:
     """Run the twelve steps of admission on TASKS, from cheap to dear, and say what their authors should do.
 
@@ -68,6 +70,8 @@ def command(
     """
     if (fix or yes) and out is None:
         raise Usage("--fix writes the repaired tasks: expected --out FOLDER with it")
+    if html is not None and not html.parent.is_dir():
+        raise Usage(f"--html: expected a folder for the page, found none at {html.parent}")
     chosen = open_tasks(tasks, choice)
     if not chosen.ids:
         raise Usage(f"no task of {tasks} was chosen: look at --include, --exclude and --take")
@@ -77,11 +81,13 @@ def command(
                  held=held, bases=replaced)
     if policy is not None:
         work.policy = open_policy(policy, chosen, Endpoint(base_url=base_url))
+    if judge is not None:
+        work.judge, work.judged_by = open_policy(judge, chosen, Endpoint(base_url=base_url)), judge
     admissions = asyncio.run(work.done(fix=fix or yes, yes=yes))
     from quintain.curate import Ruling, counted, page_of, summary_of
 
     if html is not None:
-        html.write_text(page_of(admissions, title=f"Admission of {tasks}"))
+        _whole(html, page_of(admissions, title=f"Admission of {tasks}").encode())
     if out is not None:
         _write(out, admissions, tasks)
     if not as_json:
@@ -110,14 +116,16 @@ class _Work:
         self._bases = bases
         self._kept = Kept(out / "kept") if out is not None else None
         self.policy: Policy | None = None  # who tries the tasks, if anybody does
+        self.judge: Policy | None = None  # who looks for two readings
+        self.judged_by = ""
 
     async def done(self, *, fix: bool, yes: bool) -> list[Admission]:
-        """The whole of it, with the policy closed behind it."""
-        try:
+        """The whole of it, with policy and judge closed behind it."""
+        async with AsyncExitStack() as stack:
+            for one in (self.policy, self.judge):
+                if one is not None:
+                    stack.push_async_callback(one.aclose)
             return await self.run(fix=fix, yes=yes)
-        finally:
-            if self.policy is not None:
-                await self.policy.aclose()
 
     async def run(self, *, fix: bool, yes: bool) -> list[Admission]:
         from quintain.curate import admit, lines_of_admission
@@ -143,7 +151,8 @@ class _Work:
         neighbours: Neighbours = neighbours_of(self._tasks)
         for name, tasks in self._held:
             neighbours.hold_out(tasks, name=name)
-        checks = standard_checks(neighbours=neighbours, kept=self._kept, quick=self._quick)
+        checks = standard_checks(neighbours=neighbours, kept=self._kept, quick=self._quick, judge=self.judge,
+                                 judged_by=self.judged_by)
         return [check for check in checks if not self._only or check.name in self._only]
 
     async def _repair(self, admissions: Sequence[Admission], site: Site, *, yes: bool) -> None:
@@ -227,8 +236,18 @@ def _write(out: Path, admissions: Sequence[Admission], title: str) -> None:
     from quintain.curate import page_of
 
     out.mkdir(parents=True, exist_ok=True)
-    (out / REPORT).write_bytes(msgspec.json.format(msgspec.json.encode(list(admissions))))
-    (out / "report.html").write_text(page_of(admissions, title=f"Admission of {title}"))
+    _whole(out / REPORT, msgspec.json.format(msgspec.json.encode(list(admissions))))
+    _whole(out / "report.html", page_of(admissions, title=f"Admission of {title}").encode())
+
+
+def _whole(path: Path, content: bytes) -> None:
+    """Write a file that is never seen in part, whoever else writes it or dies."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from quintain.cli.health import opened_ledger
 from quintain.cli.options import basing, choosing, pair_of
 from quintain.cli.output import plain
 from quintain.cli.wire import Choice, default_sandboxes, open_tasks
-from quintain.curate import Admission, HealthLedger, Ruling, lines_of_admission, propose
+from quintain.curate import TWO_READINGS, Admission, HealthLedger, Ruling, lines_of_admission, propose
 from quintain.types import TaskError
 
 if TYPE_CHECKING:
@@ -62,8 +62,9 @@ def review_tasks(
     ctx: click.Context, admission: Path, tasks: str, choice: Choice, health: Path | None, bases: tuple[str, ...],
     only_list: bool,
 ) -> None:
-    """Go through what `quintain admit TASKS --out ADMISSION` left open. Of each repair: y takes it, n does not. Of each
-    task without an accepted repair: a admits it as it is, r rejects it, l leaves it for later. q ends.
+    """Go through what `quintain admit TASKS --out ADMISSION` left open: what was not admitted, then what was, though
+    its text has two readings. Of each repair: y takes it, n does not. Of each task without an accepted repair: a admits
+    it as it is, r rejects it, l leaves it for later. q ends.
 
     What was decided stands in ADMISSION/decisions.jsonl and is not asked again; repaired tasks are written below
     ADMISSION/repaired.
@@ -109,13 +110,13 @@ class Queue:
             raise Usage(f"{place}: expected a report of `quintain admit` and decisions on it, found {error}") from error
 
     def waiting(self) -> Iterator[Admission]:
-        """The tasks on which nobody has decided, in the order of the report; of another version than the report's there
-        is nothing to say."""
+        """The tasks on which nobody has decided, in the order of the report: first those that were not admitted, then
+        those whose text has two readings. Of another version than the report's there is nothing to say."""
         settled = {(d.task, d.version) for d in self._decisions if d.word is not Word.REFUSED}
-        for one in self._admissions:
-            is_open = one.ruling is not Ruling.ADMITTED and (one.task, one.version) not in settled
-            if is_open and one.task in self._tasks:
-                yield one
+        left = [one for one in self._admissions if (one.task, one.version) not in settled and one.task in self._tasks]
+        yield from (one for one in left if one.ruling is not Ruling.ADMITTED)
+        yield from (one for one in left if one.ruling is Ruling.ADMITTED and any(
+            problem.code == TWO_READINGS for problem in one.problems))
 
     async def asked(self, waiting: Sequence[Admission], *, bases: dict[str, str]) -> None:
         """Ask about each; write what was repaired, also when somebody quits. Raises HouseError."""

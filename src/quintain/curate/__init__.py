@@ -13,6 +13,7 @@ from quintain.curate.flaky import cluster, is_flaky, log_evidence, promise, susp
 from quintain.curate.kept import Kept
 from quintain.curate.ledger import HEALTH_FILE, HealthLedger
 from quintain.curate.page import lines_of_admission, page_of, summary_of
+from quintain.curate.readings import TWO_READINGS
 from quintain.curate.recheck import Looked, attend, control, recheck, review
 from quintain.curate.refresh import Refreshed, adopt, lighten, refresh, solved_attempts, with_hidden
 from quintain.curate.rewrites import rewrites
@@ -27,12 +28,12 @@ from quintain.curate.watch import HealthWatch, weight_of
 __all__ = [
     "Admission", "Bounds", "Chart", "Check", "Checked", "Diagnosing", "Drawn", "Ending", "Fairness", "Finding",
     "HEALTH_FILE", "HealthLedger", "HealthWatch", "House", "Kept", "Looked", "Mechanism", "Moved", "Named",
-    "Neighbours", "Place", "Problem", "Rate", "Record", "Refreshed", "Repair", "RepairKind", "Result", "Ruling",
-    "Run", "Sighting", "Site", "Solver", "Standing", "State", "Tallied", "Trouble", "Watched", "Why", "Words",
+    "Neighbours", "Place", "Problem", "Rate", "Record", "Refreshed", "Repair", "RepairKind", "Result", "Ruling", "Run",
+    "Sighting", "Site", "Solver", "Standing", "State", "TWO_READINGS", "Tallied", "Trouble", "Watched", "Why", "Words",
     "acquitted", "added", "admit", "admit_one", "adopt", "advance", "attend", "chances", "check_template", "cleared",
     "cluster", "control", "control_run", "counted", "diagnosed", "divide", "draw", "drawn", "fill_template", "fold",
-    "is_flaky", "is_flat", "is_proven", "lighten", "lines_of_admission", "log_evidence", "mechanisms",
-    "neighbours_of", "page_of", "promise", "propose", "questioned", "recheck", "recheck_due", "refresh", "review",
-    "rewrites", "runs_of", "sightings", "solved_attempts", "standard_checks", "summary_of", "suspicion",
-    "systematic", "taught", "test_ids", "trouble", "weight_of", "with_hidden", "with_run",
+    "is_flaky", "is_flat", "is_proven", "lighten", "lines_of_admission", "log_evidence", "mechanisms", "neighbours_of",
+    "page_of", "promise", "propose", "questioned", "recheck", "recheck_due", "refresh", "review", "rewrites",
+    "runs_of", "sightings", "solved_attempts", "standard_checks", "summary_of", "suspicion", "systematic", "taught",
+    "test_ids", "trouble", "weight_of", "with_hidden", "with_run",
 ]

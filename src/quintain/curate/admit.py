@@ -41,8 +41,8 @@ from quintain.curate.finding import (
     unmeasured,
 )
 from quintain.curate.kept import Kept
-from quintain.curate.site import Site
-from quintain.grade import verifier_build
+from quintain.curate.site import Site, first_of
+from quintain.grade import Judge, verifier_build
 from quintain.tasks import Item, Taskset
 from quintain.types import FaultKind, HouseError, TaskError, content_digest
 
@@ -51,12 +51,14 @@ HOUSE_TRIES = 2
 
 
 def standard_checks(
-    *, neighbours: Neighbours | None = None, kept: Kept | None = None, quick: bool = False,
+    *, neighbours: Neighbours | None = None, kept: Kept | None = None, quick: bool = False, judge: Judge | None = None,
+    judged_by: str = "",
 ) -> list[Check]:
     """The twelve steps. `quick`: 4 runs of the oracle instead of 25, at most 30 mutants, and of the battery only what
-    is tried at the task itself."""
+    is tried at the task itself. `judge` is a model that looks for two readings, `judged_by` its name: what another one
+    said is asked anew."""
     return [
-        Schema(), Static(), Spec(), Leaks(), Duplicates(neighbours),
+        Schema(), Static(), Spec(judge=judge, by=judged_by), Leaks(), Duplicates(neighbours),
         OracleRuns(pairs=1, more=1, crowd=0) if quick else OracleRuns(), NullAnswers(), Cost(), Tolerance(),
         Strength(most=30) if quick else Strength(), Battery(shared=not quick, kept=kept), Difficulty(),
     ]
@@ -90,18 +92,19 @@ async def admit(
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(at_once or site.at_once, max(1, len(tasks.ids)))):
                     group.create_task(worker())
-        except* HouseError as errors:
-            raise errors.exceptions[0] from None
         finally:
             done.put_nowait(None)
 
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(all_of_them())
-        try:
-            while (admission := await done.get()) is not None:
-                yield admission
-        finally:
-            running.cancel()
+    try:
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(all_of_them())
+            try:
+                while (admission := await done.get()) is not None:
+                    yield admission
+            finally:
+                running.cancel()
+    except BaseExceptionGroup as errors:  # also GeneratorExit, where nobody wants to hear the rest
+        raise first_of(errors) from None
 
 
 async def _read_and_admit(

@@ -22,6 +22,9 @@ from quintain.types import TaskError, content_digest
 #: Headings of the catalogue whose tricks go against what the tests compare. Whether they are paid depends on the task;
 #: all others go against the verifier, which is the same for every task that it judges.
 AGAINST_TESTS = frozenset({"value spoofing", "tolerance abuse", "hard-coding"})
+#: Two in one, each of which is tried at every task by itself (an object that equals everything, a module that is one),
+#: made of a library that takes three times as long to import as a task to judge.
+_ONCE = frozenset({"module_mock"})
 
 
 class Mechanism(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,7 +45,7 @@ class Mechanism(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def is_against_tests(self) -> bool:
-        return self.language == "script" or self.group in AGAINST_TESTS
+        return self.language == "script" or (self.group in AGAINST_TESTS and self.name not in _ONCE)
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -85,15 +85,20 @@ class Site:
         return await judge.grade(suite, program_of(item, answer), image=item.task.image, limits=limits, seed=seed,
                                  confirm=confirm)
 
-    async def shuffled(self, item: Item, answer: Files, *, seed: int) -> Verdict:
+    async def shuffled(
+        self, item: Item, answer: Files, *, seed: int, measured: list[Outcome] | None = None
+    ) -> Verdict:
         """One run of Python tests in an order that the seed decides, without starting afresh; for other suites as
-        `verdict`. Where it is not solved the whole is asked again, so that what the house did is told apart."""
+        `verdict`. Where it is not solved the whole is asked again, so that what the house did is told apart. What the
+        answer's side used is added to `measured`."""
         if not isinstance(item.exam.hidden, PythonSuite):
             return await self.verdict(item, answer, seed=seed)
         async with self._slots:
             examined = await self.oracle.examine(
                 item.exam.hidden, program_of(item, answer).files, image=item.task.image, limits=command_limits(item),
                 seed=seed, shuffled=True)
+        if measured is not None and examined.candidate is not None:
+            measured.append(examined.candidate)
         if examined.verdict.solved:
             return examined.verdict
         again = await self.verdict(item, answer, seed=seed, confirm=True)
@@ -115,7 +120,7 @@ class Site:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(_awaited(work, one)) for one in given]
         except* (HouseError, TaskError) as errors:
-            raise _first(errors) from None
+            raise first_of(errors) from None
         return [task.result() for task in tasks]
 
 
@@ -123,8 +128,9 @@ async def _awaited(work: Callable[[Given], Awaitable[Made]], given: Given) -> Ma
     return await work(given)
 
 
-def _first(errors: BaseExceptionGroup[HouseError | TaskError]) -> BaseException:
-    error: BaseException = errors
+def first_of(errors: BaseException) -> BaseException:
+    """The first error in a group of them, and of groups in it."""
+    error = errors
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -12,6 +12,7 @@ from quintain.tasks.base import Format, NamedFormat, PublicSet, WritableFormat
 from quintain.tasks.exam import Item
 from quintain.tasks.formats import known_formats
 from quintain.tasks.taskset import Taskset
+from quintain.tasks.unknown import unknown
 from quintain.types import TaskError
 
 _OPTIONS = ("include", "exclude", "shuffle", "take", "data")
@@ -113,8 +114,7 @@ def _recognised(path: Path, formats: dict[str, Format]) -> Format:
     for offered in formats.values():
         if offered.recognises(path):
             return offered
-    said = "; ".join(f"{name}: {offered.about}" for name, offered in formats.items())
-    raise TaskError(f"expected a path in a known format, found none of them ({said})", file=str(path))
+    raise unknown(path, formats.values())
 
 
 def _existing(path: Path) -> Path:

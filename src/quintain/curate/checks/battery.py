@@ -36,7 +36,7 @@ class Battery:
     runs = True
 
     def __init__(self, *, shared: bool = True, kept: Kept | None = None) -> None:
-        self.version = f"1:{int(shared)}"
+        self.version = f"2:{int(shared)}"
         self._shared = shared
         self._kept = kept
         self._locks: dict[str, asyncio.Lock] = {}

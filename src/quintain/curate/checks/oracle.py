@@ -11,13 +11,14 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from statistics import median
 
 import msgspec
 
 from quintain.curate.finding import Finding, Problem, found, unmeasured
 from quintain.curate.site import Site, command_limits
 from quintain.tasks import AnswerSuite, Item, PythonSuite
-from quintain.types import FaultKind, Passed, Verdict
+from quintain.types import FaultKind, Outcome, Passed, Verdict
 
 #: Where and how the shuffled runs take place.
 PLACES: tuple[dict[str, str], ...] = (
@@ -46,7 +47,7 @@ class OracleRuns:
     runs = True
 
     def __init__(self, *, pairs: int = 5, more: int = 5, crowd: int = 5) -> None:
-        self.version = f"3:{pairs}:{more}:{crowd}"
+        self.version = f"4:{pairs}:{more}:{crowd}"
         self._more = more
         self._pairs = pairs
         self._crowd = crowd
@@ -57,10 +58,11 @@ class OracleRuns:
             return unmeasured(self.name, "it has no answer of its author's", remedy="add one: oracle/ in our own form, "
                               "solution/solve.sh in Harbor's")
         plans = self._plans(item)
+        measured: list[Outcome] = []
 
         async def run(plan: _Plan) -> Verdict:
             if plan.shuffled:
-                return await site.shuffled(item, answer, seed=plan.seed)
+                return await site.shuffled(item, answer, seed=plan.seed, measured=measured)
             return await site.verdict(item, answer, seed=plan.seed, confirm=plan.confirm, env=plan.env, oracle=True,
                                       crowded=plan.crowded)
 
@@ -71,7 +73,7 @@ class OracleRuns:
         else:
             verdicts += await site.together(run, [plan for plan in plans[1:] if not plan.crowded])
             verdicts += await site.together(run, [plan for plan in plans if plan.crowded])
-        return self._told(verdicts, command_limits(item).cpu_seconds)
+        return self._told(verdicts, measured, command_limits(item).cpu_seconds)
 
     def _late(
         self, late: int, tries: int, figures: dict[str, float], cpu_limit: float, *, starved: bool
@@ -97,14 +99,17 @@ class OracleRuns:
         plans += [_Plan(name="crowded", seed=100 + n, crowded=True) for n in range(crowd)]
         return plans
 
-    def _told(self, verdicts: Sequence[Verdict], cpu_limit: float) -> Finding:
+    def _told(self, verdicts: Sequence[Verdict], measured: Sequence[Outcome], cpu_limit: float) -> Finding:
         runs = sum(verdict.runs for verdict in verdicts)
         bad = [verdict for verdict in verdicts if not verdict.solved]
         figures = {
             "runs": float(runs), "failed_runs": float(len(bad)),
             "wall_seconds_p95": _p95([v.wall_seconds for v in verdicts]),
             "cpu_seconds_p95": _p95([v.cpu_seconds or 0.0 for v in verdicts]),
+            "cpu_seconds_median": median(v.cpu_seconds or 0.0 for v in verdicts),
         }
+        if peaks := [one.peak_memory_bytes for one in measured if one.peak_memory_bytes is not None]:
+            figures["peak_memory_bytes"] = float(max(peaks))
         evidence = [f"{runs - len(bad)} of {runs} runs were solved, at level {verdicts[0].level}"]
         if not bad:
             return found(self.name, evidence=evidence, figures=figures)

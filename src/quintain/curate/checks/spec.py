@@ -2,9 +2,9 @@
 
 Covers: names that the tests import or fetch from the answer's modules, and messages that they compare, looked for in
 the instructions and the files as given (so, also the visible tests). A name that stands for a text which can be read
-only warns: the tests ask for nothing that is not told, and the first run says what they call it. Deterministic.
-Does not cover: meaning. Whether the text has two readings is for people (or a judge) to say; boundary classes that
-the tests ask about and the text never mentions are told as evidence.
+only warns: the tests ask for nothing that is not told, and the first run says what they call it. Places with two
+readings are told by rules (`curate.readings`) and, where one is given, by a model; people decide (`tasks review`).
+Does not cover: meaning. Boundary classes that the tests ask about and the text never mentions are told as evidence.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from quintain.curate.finding import Finding, Problem, found, unmeasured
+from quintain.curate.readings import judged_readings, readings_of
 from quintain.curate.shape import parsed, tests_of
 from quintain.curate.site import Site
+from quintain.grade import Judge
 from quintain.tasks import Item, PythonSuite
 
 _BORDERS = {
@@ -23,29 +25,39 @@ _BORDERS = {
     "duplicate": r"\bduplicat|repeat|same|twice|unique", "unicode": r"\bunicode|utf|accent|letter|charact",
 }
 _SHOWN = 6
+_REMEDY = "name in the instructions what the tests want, or show it in a file as given; say which reading is meant"
 
 
 class Spec:
-    """Reads; runs nothing."""
+    """Reads; runs nothing. `judge` is a model that is asked for places with two readings, `by` its name."""
 
     name = "spec"
-    version = "2"
     runs = False
+
+    def __init__(self, *, judge: Judge | None = None, by: str = "") -> None:
+        self.version = f"3:{by}" if judge is not None else "3"
+        self._judge = judge
 
     async def examine(self, item: Item, site: Site, earlier: Mapping[str, Finding]) -> Finding:
         suite = item.exam.hidden
+        problems, evidence = readings_of(item), []
+        if self._judge is not None:
+            judged = await judged_readings(self._judge, item)
+            evidence = ["the judge's reply was not in the form that was asked for"] if judged is None else [
+                f"the judge was asked twice for places with two readings, and named {len(judged)} both times"]
+            problems += judged or []
         if not isinstance(suite, PythonSuite):
-            return unmeasured(self.name, "only Python tests can be traced to the text")
+            if not problems and not evidence:
+                return unmeasured(self.name, "only Python tests can be traced to the text")
+            return found(self.name, problems, evidence=evidence, remedy=_REMEDY)
         said = readable(item)
-        problems: list[Problem] = []
         for path, content in tests_of(item).items():
             problems += [_phantom(item, said, name, path, line) for name, line in _wanted(content, suite.modules)
                          if not _mentions(said, name)]
             problems += [Problem(code="exact message", file=path, line=line, fails=False, text=(
                 f"the tests compare the message {text[:60]!r}, which nothing that can be read says"))
                 for text, line in _messages(content) if text not in said]
-        return found(self.name, problems[:20], evidence=_borders(item, said),
-                     remedy="name in the instructions what the tests want, or show it in a file as given")
+        return found(self.name, problems[:20], evidence=[*evidence, *_borders(item, said)], remedy=_REMEDY)
 
 
 def readable(item: Item) -> str:

@@ -1,8 +1,9 @@
 """Step 6: how many small faults the tests notice.
 
-Mutants of the author's answer (of the files that it changes), at most MOST, drawn by the task. A survivor is asked
-about new inputs: where not even they tell it from the original it is left out as equivalent, and counted, up to a
-share. Both rates are told; what is decided rests on the one without equivalents.
+Mutants of the author's answer (of the files that it changes), at most MOST, drawn by the task. Where so many survive
+that it matters, each survivor is asked about new inputs: where not even they tell it from the original it is left out
+as equivalent, and counted, up to a share. Both rates are told; what is decided rests on the one without equivalents.
+Where the tests notice enough even if none is equivalent, nothing is asked: `kill_rate` is then the least it can be.
 Does not cover: other languages than Python; equivalence is only as sure as the new inputs are many, so a survivor for
 which no inputs can be made counts as alive.
 """
@@ -10,6 +11,8 @@ which no inputs can be made counts as alive.
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+import msgspec
 
 from quintain.curate.finding import AUGMENT_CODE, Finding, Problem, Result, found, unmeasured
 from quintain.curate.site import Site, command_limits, program_of
@@ -24,6 +27,8 @@ ADMIT, AUGMENT = 0.80, 0.60
 #: apart need not be the same: with 2 weak cases 15 of 23 mutants looked equivalent, and were not.
 EQUIVALENT_MOST = 0.25
 MOST = 200
+#: A mutant may take so many times the CPU that the author's answer takes, and no less than so many seconds.
+TIMES, _LEAST_CPU = 4.0, 0.25
 _SHOWN = 8
 _GROWN, _TRIED = 40, 200
 #: What all new inputs together may take of the author's answer, and each of them: a slow one is no test.
@@ -37,7 +42,7 @@ class Strength:
     runs = True
 
     def __init__(self, *, most: int = MOST) -> None:
-        self.version = f"4:{most}"
+        self.version = f"5:{most}"
         self._most = most
 
     async def examine(self, item: Item, site: Site, earlier: Mapping[str, Finding]) -> Finding:
@@ -51,10 +56,11 @@ class Strength:
         if not changed:
             return unmeasured(self.name, "no fault can be made in the author's answer")
         whole, program, image = changed, program_of(item, answer), item.task.image
-        kills = await kill_rate(site.oracle, suite, program, image=image, limits=command_limits(item), changed=whole,
+        limits = _limits(item, oracle)
+        kills = await kill_rate(site.oracle, suite, program, image=image, limits=limits, changed=whole,
                                 at_once=site.at_once)
         survivors, equivalent = list(kills.survivors), 0
-        if survivors and isinstance(suite, PythonSuite):
+        if kills.sound and kills.killed < ADMIT * len(kills.mutants) and isinstance(suite, PythonSuite):
             equivalent, survivors = await self._sifted(item, site, survivors)
         return self._told(kills, survivors, equivalent)
 
@@ -86,8 +92,8 @@ class Strength:
         rate = kills.killed / counted if counted else 1.0
         figures = {"mutants": float(total), "killed": float(kills.killed), "equivalent": float(equivalent),
                    "kill_rate": rate, "kill_rate_with_equivalent": kills.killed / total}
-        evidence = [f"{kills.killed} of {total} faults are noticed, {equivalent} cannot be told from the original: "
-                    f"{rate:.0%}"]
+        same = f", {equivalent} cannot be told from the original" if equivalent else ""
+        evidence = [f"{kills.killed} of {total} faults are noticed{same}: {rate:.0%}"]
         if rate >= ADMIT:
             return found(self.name, evidence=evidence, figures=figures)
         problems = [Problem(code="weak" if rate < AUGMENT else AUGMENT_CODE, text=(
@@ -96,6 +102,15 @@ class Strength:
                      for path, mutant in survivors[:_SHOWN]]
         return found(self.name, problems, evidence=evidence, figures=figures, remedy=(
             "add tests that notice the faults named; `quintain admit --fix` proposes inputs that do"))
+
+
+def _limits(item: Item, oracle: Finding | None) -> Limits:
+    """What a run may use: of a mutant that loops nobody learns more by waiting as long as the task would."""
+    limits = command_limits(item)
+    usual = oracle.figures.get("cpu_seconds_median") if oracle is not None else None
+    if usual is None:
+        return limits
+    return msgspec.structs.replace(limits, cpu_seconds=min(limits.cpu_seconds, max(_LEAST_CPU, TIMES * usual)))
 
 
 def _own(item: Item) -> dict[str, bytes]:
