@@ -265,3 +265,16 @@ def test_a_file_that_is_no_database_is_an_error_that_names_it(tmp_path: Path) ->
     (tmp_path / "r.db").write_bytes(b"no database at all, whatever its name says" * 100)
     with pytest.raises(HouseError, match=r"r\.db"):
         asyncio.run(Register.open(tmp_path / "r.db"))
+
+
+def test_workers_say_that_they_are_there_and_are_forgotten_when_they_do_not(opened: Opened) -> None:
+    async def story() -> None:
+        async with opened() as register:
+            assert await register.attending(60.0) == ()
+            await register.attend("w1", b"small")
+            await register.attend("w2", b"any")
+            await register.attend("w1", b"large")
+            assert await register.attending(60.0) == (("w1", b"large"), ("w2", b"any"))
+            assert await register.attending(-1.0) == (), "as after a while of silence"
+
+    asyncio.run(story())

@@ -44,6 +44,10 @@ class Peers:
                 _log.warning("%s: cannot say that it is there: %s", self._name, error)
             await asyncio.sleep(SAY_SECONDS)
 
+    def knows(self, id: str) -> bool:
+        """Whether it was refused here before."""
+        return id in self._refused
+
     async def verdict(self, id: str, need: Room, *, patience_seconds: float) -> str:
         """Why nobody will ever take an episode that does not fit here; nothing while somebody may. Before
         `patience_seconds` have gone by since it was first refused here, somebody larger may still come."""

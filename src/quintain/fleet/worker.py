@@ -163,6 +163,9 @@ class Worker:
 
     async def _refuse(self, lease: Lease[Job], need: Room) -> None:
         """It is larger than this whole worker: a larger one may take it, if there is one."""
+        reason = f"{self.name} is too small for it: it needs {said(need)}, found {said(self._room or Room())}"
+        if not self._peers.knows(lease.id):
+            _log.warning("%s: %s", lease.id, reason)
         try:
             why = await self._peers.verdict(lease.id, need, patience_seconds=self._care.unfit_seconds)
         except HouseError as error:
@@ -172,8 +175,6 @@ class Worker:
             _log.warning("%s: given up: %s", lease.id, why)
             await self._give_up(lease, f"house: {why}")
             return
-        reason = f"{self.name} is too small for it: it needs {said(need)}, found {said(self._room or Room())}"
-        _log.warning("%s: %s", lease.id, reason)
         await self._give_back(lease, self._care.pause_seconds, reason, counts=False)
 
     async def _take(self, most: int, kinds: Collection[str] | None) -> tuple[Lease[Job], ...]:
