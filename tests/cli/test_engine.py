@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from quintain.cli.addresses import queue_of, register_of
-from quintain.cli.crew import unheard
+from quintain.cli.crew import given_up, unheard
 from quintain.cli.engine import Fleet
 from quintain.cli.exits import Usage
-from quintain.store import Definition, Run
-from quintain.types import Closed, Event, Opened, Stop
+from quintain.rollout import tickets
+from quintain.store import Definition, Run, Standing, standing
+from quintain.testing import fake_item
+from quintain.types import Broke, Closed, Event, Opened, Owner, Stop, fold
 
 
 @pytest.fixture
@@ -73,3 +75,23 @@ def test_a_log_from_elsewhere_follows_what_is_known_here_and_is_numbered_on(
     known: list[int], sent: list[int], steps: list[int],
 ) -> None:
     assert list(unheard(story(*known), story(*sent))) == story(*steps, first=len(known))
+
+
+@pytest.mark.parametrize(("reason", "owner"), [("house: nobody has room", Owner.HOUSE), ("task: no exam", Owner.TASK),
+                                               ("dead in the queue: delivery 5 of 5", Owner.HOUSE)])
+def test_what_was_given_up_ends_with_its_reason_and_its_owner(reason: str, owner: Owner) -> None:
+    [ticket] = tickets(fake_item("e"), size=1, seed=1)
+    begun = [Opened(episode=ticket.episode, index=0, at_seconds=0.0, task="e", task_version="1", kind="code", group="e",
+                    attempt=1, seed=1, policy="p", unix_seconds=0.0, conversation=())]
+    broke = Broke(episode=ticket.episode, index=1, at_seconds=1.0, fault=fold(
+        [*begun, *given_up(ticket, begun, "house: x", policy="p", now=0.0)]).faults[-1])
+    for known in ([], begun, [*begun, broke]):
+        log = [*known, *given_up(ticket, known, reason, policy="p", now=0.0)]
+        assert [event.index for event in log] == list(range(len(log)))
+        episode = fold(log)
+        assert (episode.stop, episode.reward) == (Stop.BROKEN, None)
+        assert episode.broken is not None
+        if broke not in known:
+            assert (episode.broken.owner, episode.broken.message) == (owner, reason)
+            assert standing(log) is (Standing.FINISHED if owner is Owner.TASK else Standing.BROKEN)
+        assert given_up(ticket, log, reason, policy="p", now=0.0) == ()

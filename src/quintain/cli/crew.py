@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -28,7 +29,20 @@ from quintain.policy import Policy
 from quintain.rollout import Siblings, Ticket, masked, tickets
 from quintain.store import Run, Standing, standing
 from quintain.tasks import Item
-from quintain.types import Episode, Event, Group, HouseError, fold
+from quintain.types import (
+    Broke,
+    Closed,
+    Episode,
+    Event,
+    Fault,
+    FaultKind,
+    Group,
+    HouseError,
+    Opened,
+    Owner,
+    Stop,
+    fold,
+)
 
 _LOOK_SECONDS = 0.5
 _LEASE_SECONDS = 10.0  # how long what a killed worker held stands still
@@ -115,7 +129,7 @@ class Gathering:
             if found is None:
                 continue
             ticket, siblings = found
-            episode = await self._episode(id)
+            episode = await self._episode(ticket)
             group = siblings.add(episode) if episode is not None else siblings.withdraw(ticket)
             if group is not None:
                 yield group
@@ -141,15 +155,21 @@ class Gathering:
         known = tuple(self._run.journal.read(id))
         sent = await self._register.log(id)
         if sent is None:
-            return self._logs.read(id)[len(known):]
+            log = self._logs.read(id)
+            return log[len(known):] if log[:len(known)] == known else unheard(known, log)
         return unheard(known, msgspec.json.decode(sent, type=tuple[Event, ...]))
 
-    async def _episode(self, id: str) -> Episode | None:
-        """What came of it; `None` where it was given up before it began."""
-        entry = await self._register.entry(id)
+    async def _episode(self, ticket: Ticket) -> Episode | None:
+        """What came of it; `None` where it was withdrawn before it began. What was given up ends in the journal too, by
+        the house or by its task, so that it counts, says why, and is tried again when the run is resumed."""
+        entry = await self._register.entry(ticket.episode)
         if entry is not None and entry.state is State.ABANDONED and entry.reason != _WITHDRAWN:
-            click.echo(f"given up: {plain(id)}: {plain(entry.reason, limit=500)}", err=True)
-        log = tuple(self._run.journal.read(id))
+            click.echo(f"given up: {plain(ticket.episode)}: {plain(entry.reason, limit=500)}", err=True)
+            known = tuple(self._run.journal.read(ticket.episode))
+            for event in given_up(ticket, known, entry.reason, policy=self._run.definition.policy, now=time.time()):
+                self._run.journal.append(event)
+                self._watch(event)
+        log = tuple(self._run.journal.read(ticket.episode))
         return fold(log) if log else None
 
     async def _withdraw(self, open_: dict[str, tuple[Ticket, Siblings]]) -> None:
@@ -167,6 +187,28 @@ def unheard(known: Sequence[Event], sent: Sequence[Event]) -> Sequence[Event]:
     old, new = unnumbered(known), unnumbered(sent)
     shared = next(n for n in range(min(len(old), len(new)), -1, -1) if old[len(old) - n:] == new[:n])
     return [msgspec.structs.replace(event, index=len(known) + nth) for nth, event in enumerate(sent[shared:])]
+
+
+def given_up(
+    ticket: Ticket, known: Sequence[Event], reason: str, *, policy: str, now: float,
+) -> Sequence[Event]:
+    """The events that end an episode which was given up, behind those that are known of it; none where it has ended."""
+    if known and isinstance(known[-1], Closed):
+        return ()
+    id, task = ticket.episode, ticket.item.task
+    is_tasks = reason.startswith("task:")
+    fault = Fault(owner=Owner.TASK if is_tasks else Owner.HOUSE, message=reason,
+                  kind=FaultKind.TASK_INVALID if is_tasks else FaultKind.UNKNOWN)
+    found: list[Event] = []
+    at = known[-1].at_seconds if known else 0.0
+    if not known:
+        found.append(Opened(
+            episode=id, index=0, at_seconds=0.0, task=task.id, task_version=task.version, kind=task.kind,
+            group=ticket.group, attempt=1, seed=ticket.seed, policy=policy, unix_seconds=now, conversation=()))
+    if not (known and isinstance(known[-1], Broke)):
+        found.append(Broke(episode=id, index=len(known) + len(found), at_seconds=at, fault=fault))
+    found.append(Closed(episode=id, index=len(known) + len(found), at_seconds=at, stop=Stop.BROKEN))
+    return found
 
 
 @asynccontextmanager
