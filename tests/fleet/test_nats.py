@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quintain.fleet import Job, NatsQueue, Terms, nats_server, open_queue, serve_nats
+from quintain.fleet import Job, NatsQueue, Place, Terms, nats_server, open_queue, serve_nats
 from quintain.fleet._subjects import Subjects, last, text, token
 from quintain.types import HouseError
 from tests.fleet.servers import nats_running
@@ -124,6 +124,35 @@ def test_nothing_is_said_for_a_lease_whose_time_is_nearly_over(tmp_path: Path) -
         assert await queue.extend([late]) == ()
         assert (await queue.stats()).count.leased == 1
         assert await queue.ack([lease]) == (lease,)
+        await queue.aclose()
+
+    with nats_running(tmp_path) as server:
+        asyncio.run(story(server.url))
+
+
+def test_what_a_stranger_has_put_into_a_stream_is_handed_out_as_it_is_and_harms_nobody(tmp_path: Path) -> None:
+    async def story(url: str) -> None:
+        import nats
+
+        queue = await NatsQueue.open(url, LONG, name="q")
+        await queue.put([Job(id="a", kind="code", body=b"an order")])
+        client = await nats.connect(url)
+        for id in ("poison", "=FF", "x" * 300):
+            await client.jetstream().publish(f"q.code.0.{id}", b"no letter at all")
+        await client.publish("q_wake", b"no lanes")
+        await client.close()
+        assert len(await queue.peek()) == 4
+        assert (await queue.stats()).count.ready == 4
+        leases = await queue.lease("w", most=4, wait_seconds=PATIENCE_SECONDS)
+        while len(leases) < 4:
+            leases += await queue.lease("w", most=4, wait_seconds=PATIENCE_SECONDS)
+        assert {lease.id: lease.body.body for lease in leases} == {
+            "a": b"an order", "poison": b"no letter at all", "=FF": b"no letter at all", "x" * 200: b"no letter at all"}
+        strange = [lease for lease in leases if lease.id != "a"]
+        assert len(await queue.dead(strange, reason="no order")) == 3
+        assert {kept.reason for kept in await queue.peek(place=Place.DEAD)} == {"no order"}
+        await queue.put([Job(id="b", kind="code")])
+        assert [lease.id for lease in await queue.lease("w", wait_seconds=PATIENCE_SECONDS)] == ["b"]
         await queue.aclose()
 
     with nats_running(tmp_path) as server:

@@ -7,7 +7,7 @@ from typing import Self
 import msgspec
 
 from quintain.fleet._subjects import last
-from quintain.fleet.base import Job
+from quintain.fleet.base import BODY_BYTES, ID_BYTES, Job
 
 
 class Letter(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -20,7 +20,10 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     def job(self, subject: str) -> Job:
         _, kind, priority, id = subject.split(".")
-        return Job(id=last(id), kind=last(kind), priority=int(priority), tenant=self.tenant, body=self.body)
+        try:
+            return Job(id=last(id), kind=last(kind), priority=int(priority), tenant=self.tenant, body=self.body)
+        except ValueError:  # no id that we would have given: somebody else's
+            return Job(id=id[:ID_BYTES], kind=last(kind), priority=int(priority), body=self.body)
 
 
 class Grave(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -83,8 +86,12 @@ _graves = msgspec.msgpack.Decoder(Grave)
 
 
 def letter(data: bytes) -> Letter:
-    """Raises msgspec.MsgspecError for what is none."""
-    return _letters.decode(data)
+    """What a message says. What another has written, and is none, comes out as a job with all of it as its body:
+    whoever is handed that finds that it is no order, and it dies with this reason, instead of everybody who looks."""
+    try:
+        return _letters.decode(data)
+    except msgspec.MsgspecError:
+        return Letter(tenant="", put_seconds=0.0, ready_seconds=0.0, body=data[:BODY_BYTES])
 
 
 def grave(data: bytes) -> Grave:

@@ -11,6 +11,7 @@ from quintain.fleet._card import Count, Lease, Place, Terms
 
 #: What a body may be at most: a queue carries what to do, and large things go by their digest through a blob store.
 BODY_BYTES = 512 * 1024
+ID_BYTES = 200
 #: Priorities are few, so that each can be a subject of its own; 0 is the least.
 PRIORITIES = range(10)
 
@@ -27,7 +28,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     body: bytes = b""
 
     def __post_init__(self) -> None:
-        for name, value, least, most in (("id", self.id, 1, 200), ("kind", self.kind, 1, 64),
+        for name, value, least, most in (("id", self.id, 1, ID_BYTES), ("kind", self.kind, 1, 64),
                                          ("tenant", self.tenant, 0, 64)):
             size = len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
             if not least <= size <= most:
