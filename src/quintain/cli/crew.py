@@ -67,6 +67,10 @@ class Gathering:
         self._since = 0.0
         self._seen: set[str] = set()
 
+    @property
+    def queue(self) -> Queue:
+        return self._queue
+
     @asynccontextmanager
     async def collecting(
         self, items: Iterable[Item], policy: Policy, *, size: int, round: int = 0,

@@ -21,6 +21,7 @@ COMMANDS = {
     "admit": "Decide which tasks deserve a place, and say what to do about the others.",
     "train": "Let a small policy learn from executed work, and watch it learn.",
     "audit": "Look at attempts, decide whether they were honest, and see what that proves.",
+    "alerts": "See which alerts are on, silence and test them, and undo what they stopped.",
     "worker": "Play episodes of a run beside other workers.",
     "queue": "Look into a queue of jobs, stop and resume kinds of them, and deal with the dead.",
     "doctor": "Say what this host can do, and clean up what a killed run left.",

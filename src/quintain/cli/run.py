@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +24,7 @@ from quintain.cli.options import basing, choosing, pair_of
 from quintain.cli.output import console, plain, say_json
 from quintain.cli.tally import Counts
 from quintain.cli.tending import Tended, tended
+from quintain.cli.watching import Eyes, Watching, by_watch, clears, guard_of, metering, queue_source, watched
 from quintain.cli.wire import (
     POLICIES,
     Choice,
@@ -98,13 +99,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--model", help="The model's name there, for --policy openai.")
 @click.option("--temperature", type=click.FloatRange(min=0), help="Of the model.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Of one reply of the model.")
+@by_watch
 @click.option("--json", "as_json", is_flag=True, help="Print the sum as one JSON object in the last line.")
 @click.pass_context
 def command(
     ctx: click.Context, tasks: str | None, policy: str | None, size: int, sandboxes: int, seed: int, choice: Choice,
     out: Path | None, resume: Path | None, health: Path | None, curriculum: int | None, fleet: Fleet | None,
     places: int | None, bases: tuple[str, ...], backend: str, base_url: str | None, model: str | None,
-    temperature: float | None, max_tokens: int | None, as_json: bool,
+    temperature: float | None, max_tokens: int | None, as_json: bool, watching: Watching,
 ) -> None:
     """Let a policy attempt TASKS in sandboxes, and keep what happened in a run folder.
 
@@ -156,7 +158,7 @@ def command(
         runs, name = (out.parent, out.name) if out is not None else (Path("runs"), None)
         run = Run.create(runs, asked, name=name)
     with run:
-        summary = _play(run, parts, fleet)
+        summary = _play(run, parts, fleet, watching)
     _report(summary, run, as_json=as_json)
     ctx.exit(summary.exit_code)
 
@@ -190,7 +192,7 @@ def _given(ctx: click.Context, name: str) -> bool:
 
 
 def _refuse_with_resume(ctx: click.Context) -> None:
-    allowed = {"resume", "sandboxes", "workers", "engine", "queue", "register", "as_json"}
+    allowed = {"resume", "sandboxes", "workers", "engine", "queue", "register", "as_json", "watch", "metrics", "alerts"}
     extra = [name for name in ctx.params if name not in allowed and _given(ctx, name)]
     if extra:
         raise Usage(f"--resume goes on with what the run was asked: it cannot be given with {', '.join(extra)}")
@@ -200,7 +202,7 @@ def _text(value: Choice | Endpoint | Plan) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _play(run: Run, parts: Parts, fleet: Fleet | None) -> Summary:
+def _play(run: Run, parts: Parts, fleet: Fleet | None, watching: Watching) -> Summary:
     """Play what is still to be played. Raises HouseError as the journal does, after saying how to go on."""
     asked = run.definition
     if content_digest(parts.tasks.ids) != asked.taskset_digest:
@@ -213,7 +215,7 @@ def _play(run: Run, parts: Parts, fleet: Fleet | None) -> Summary:
     before = pulse.counts().episodes
     finished = True
     try:
-        asyncio.run(_collect(run, parts, pulse, skipped, fleet))
+        asyncio.run(_collect(run, parts, pulse, skipped, fleet, watching))
     except (KeyboardInterrupt, asyncio.CancelledError):
         finished = False
     except (HouseError, ExceptionGroup) as error:
@@ -245,7 +247,9 @@ def _cause(error: Exception) -> Exception:
     return error
 
 
-async def _collect(run: Run, parts: Parts, pulse: Pulse, skipped: Skipped, fleet: Fleet | None) -> None:
+async def _collect(
+    run: Run, parts: Parts, pulse: Pulse, skipped: Skipped, fleet: Fleet | None, watching: Watching,
+) -> None:
     """Every episode that is not finished yet, under a live view. SIGTERM ends it as Ctrl-C does."""
     asked = run.definition
     task = asyncio.current_task()
@@ -260,15 +264,20 @@ async def _collect(run: Run, parts: Parts, pulse: Pulse, skipped: Skipped, fleet
         try:
             health = asked.options.get("health")
             bases = msgspec.json.decode(asked.options.get("bases", "{}"), type=dict[str, str])
-            async with open_house(parts.backend, bases=bases) as environment, tended(
-                environment, parts.backend, parts.tasks, Path(health) if health else None, run=run.name, bases=bases,
+            ledger = Path(health) if health else None
+            async with watched(run, parts.tasks, watching, health=ledger) as eyes, open_house(
+                parts.backend, bases=bases, meter=metering(eyes),
+            ) as environment, tended(
+                environment, parts.backend, parts.tasks, ledger, run=run.name, bases=bases,
             ) as tending:
 
                 def see(event: Event) -> None:
                     watch(event)
                     tending.watch(event)
+                    if eyes is not None:
+                        eyes.watch.event(event, counts=fleet is None)
 
-                async with _collecting(run, parts, tending, see, fleet) as collector:
+                async with _collecting(run, parts, tending, see, fleet, eyes) as collector:
                     if parts.plan is not None:
                         await _by_curriculum(run, parts, parts.plan, collector, tending, skipped, screen.beat)
                         return
@@ -282,13 +291,14 @@ async def _collect(run: Run, parts: Parts, pulse: Pulse, skipped: Skipped, fleet
 
 @asynccontextmanager
 async def _collecting(
-    run: Run, parts: Parts, tending: Tended, see: Callable[[Event], None], fleet: Fleet | None,
+    run: Run, parts: Parts, tending: Tended, see: Callable[[Event], None], fleet: Fleet | None, eyes: Eyes | None,
 ) -> AsyncIterator[Collects]:
     """Who plays: this process, or workers that it keeps."""
     if fleet is None:
         yield Collector(
-            tending.environment, run.journal.append, seed=run.definition.seed, concurrency=parts.sandboxes,
-            past=run.journal.read, watch=see, admits=tending.admits, patience=PATIENCE,
+            tending.environment, run.journal.append if eyes is None else eyes.watch.timed(run.journal.append),
+            seed=run.definition.seed, concurrency=parts.sandboxes, past=run.journal.read, watch=see,
+            admits=tending.admits, clears=clears(eyes), patience=PATIENCE,
         )
         return
     from quintain.cli.crew import crewed
@@ -297,8 +307,10 @@ async def _collecting(
         item.task.kind for item in Skipped().readable(parts.tasks)))
     async with crewed(
         run, keep, watch=see, admits=tending.admits, queue=fleet.queue, register=fleet.register,
+        guard=None if eyes is None else guard_of(eyes.watch.gate, eyes.watch.run),
     ) as gathering:
-        yield gathering
+        with nullcontext() if eyes is None else eyes.watch.seeing(queue_source(gathering.queue)):
+            yield gathering
 
 
 async def _by_curriculum(

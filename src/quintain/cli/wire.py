@@ -95,21 +95,25 @@ def cache_folder() -> Path:
 
 
 @asynccontextmanager
-async def open_house(backend: Backend, *, bases: Mapping[str, str] | None = None) -> AsyncIterator[Environment]:
+async def open_house(
+    backend: Backend, *, bases: Mapping[str, str] | None = None, meter: Callable[[Backend], Backend] = lambda b: b,
+) -> AsyncIterator[Environment]:
     """Where work of every kind is run and judged, in sandboxes of this backend; closes the backend too. All detectors
-    look at code, ours and those that installed packages offer. `bases`: see `quintain.grade.World`. Verdicts that a
-    sick verifier gave are named on stderr at the end."""
+    look at code, ours and those that installed packages offer. `bases`: see `quintain.grade.World`; `meter` may put
+    what counts sandboxes before the backend. Verdicts that a sick verifier gave are named on stderr at the end."""
     from quintain.env import ByKind, CodeEnvironment, ShellEnvironment
     from quintain.grade import Health, Oracle
     from quintain.guard import open_detectors
 
-    oracle = Oracle(backend)
     images = images_backend(backend)
     try:
+        seen = meter(backend)
+        seen_images = seen if images is backend else meter(images)
+        oracle = Oracle(seen)
         health = Health(oracle)
         environment = ByKind([
-            CodeEnvironment(backend, oracle=oracle, health=health, detectors=open_detectors()),
-            ShellEnvironment(images, cache=cache_folder(), bases=bases),
+            CodeEnvironment(seen, oracle=oracle, health=health, detectors=open_detectors()),
+            ShellEnvironment(cast("Snapshots", seen_images), cache=cache_folder(), bases=bases),
         ])
         try:
             yield environment

@@ -16,6 +16,7 @@ from quintain.cli.addresses import queue_of, register_of
 from quintain.cli.exits import DONE
 from quintain.cli.room import room_for, size
 from quintain.cli.run import PATIENCE, Parts
+from quintain.cli.watching import Watching, sentry_of
 from quintain.cli.wire import open_house
 from quintain.curate import Diagnosing
 from quintain.fleet import (
@@ -58,10 +59,12 @@ STILL_SECONDS = 60.0
 @click.option("--name", help="What it is called in the register [default: the host and the process].")
 @click.option("--apart", is_flag=True,
               help="RUN lies on this host alone: hand in each episode's log with its result.")
+@click.option("--metrics", type=click.IntRange(0, 65535), metavar="PORT",
+              help="Serve its own /metrics on this port of 127.0.0.1 (0: a free one).")
 @click.pass_context
 def command(
     ctx: click.Context, run: Path, queue: str | None, register: str | None, slots: int | None, memory: int | None,
-    cpus: float | None, tokens: int | None, share: int, name: str | None, apart: bool,
+    cpus: float | None, tokens: int | None, share: int, name: str | None, apart: bool, metrics: int | None,
 ) -> None:
     """Play episodes of RUN, a run folder, until told to end (SIGTERM or Ctrl-C): what runs then is given back after
     half a minute, and whoever takes it goes on with it. `quintain run --workers` starts workers itself. Episodes are
@@ -75,19 +78,21 @@ def command(
       quintain worker runs/first
       quintain worker runs/first --queue nats://localhost:4222 --register postgresql://db/quintain --slots 32
     """
+    run = run.resolve()
     with Run.open(run) as opened:
         asked = opened.definition
     parts = Parts.of(asked, slots or asked.sandboxes)
     room = room_for(parts.sandboxes, share=share, memory_bytes=memory, cpus=cpus, tokens=tokens,
                     elsewhere=asked.backend == "agent-sandbox")
+    Watching(port=metrics).check()
     left = asyncio.run(_work(run, asked, parts, queue_of(run, queue), register_of(run, register),
-                             name or f"{socket.gethostname()}-{os.getpid()}", apart, room))
+                             name or f"{socket.gethostname()}-{os.getpid()}", apart, room, metrics))
     ctx.exit(QUARANTINED if left is Left.QUARANTINED else DONE)
 
 
 async def _work(
     run: Path, asked: Definition, parts: Parts, where: str, register_where: str, name: str, apart: bool,
-    room: Room,
+    room: Room, port: int | None,
 ) -> Left:
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -96,12 +101,16 @@ async def _work(
     queue = await open_queue(where)
     register = await Register.open(register_where)
     try:
-        async with watchdog(STILL_SECONDS), open_house(parts.backend, bases=bases) as environment:
+        async with watchdog(STILL_SECONDS), sentry_of(
+            run, name, socket.gethostname(), parts.tasks, run_name=run.name, port=port,
+        ) as sentry, open_house(
+            parts.backend, bases=bases, meter=sentry.metered,
+        ) as environment:
             worker = Worker(
                 name, queue, register, EpisodeLogs(run), policy=parts.policy,
                 environment=Diagnosing(environment) if "health" in asked.options else environment,
                 ticket=lambda job: _ticket(parts.tasks, job), slots=parts.sandboxes, care=Care(patience=PATIENCE),
-                apart=apart, room=room,
+                apart=apart, room=room, sentry=sentry,
             )
             return await worker.work(told)
     finally:

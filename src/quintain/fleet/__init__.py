@@ -5,7 +5,7 @@ from quintain.fleet._shelf import Shelf
 from quintain.fleet.base import BODY_BYTES, Job, Kept, Line, Queue, Stats
 from quintain.fleet.entries import Answer, End, Entry, Reconciled, State, Tally, Tried
 from quintain.fleet.fit import Asking, Berth, need_of
-from quintain.fleet.guards import Guard, heed, quota, strictest
+from quintain.fleet.guards import Guard, Sentry, heed, quota, strictest
 from quintain.fleet.heart import Heart
 from quintain.fleet.host import Host, Post, Witness
 from quintain.fleet.kubernetes import POD_FOLDER, KubernetesAddress, Submission, manifests, submit
@@ -33,8 +33,8 @@ __all__ = [
     "EpisodeLogs", "Fairness", "Flood", "Full", "Gone", "Guard", "Heart", "Host", "Job", "Kept", "KubernetesAddress",
     "Lease", "Left", "Line", "Load", "MemoryQueue", "Moves", "NatsQueue", "NatsServer", "Order", "POD_FOLDER", "Pace",
     "Pacing", "Place", "Placement", "Planner", "Post", "QUARANTINED", "Queue", "Race", "RayAddress", "Reconciled",
-    "Register", "Report", "Room", "STALLED", "Scenario", "Share", "Shelf", "Spares", "SqliteQueue", "State", "Stats",
-    "Submission", "Tail", "Tally", "Terms", "Tried", "Weather", "Why", "Witness", "Worker", "World", "heed",
+    "Register", "Report", "Room", "STALLED", "Scenario", "Sentry", "Share", "Shelf", "Spares", "SqliteQueue", "State",
+    "Stats", "Submission", "Tail", "Tally", "Terms", "Tried", "Weather", "Why", "Witness", "Worker", "World", "heed",
     "manifests", "nats_server", "need_of", "open_queue", "order", "quota", "reconcile", "serve_nats", "simulate",
     "strictest", "submit", "supervise", "usual_loads", "watchdog",
 ]

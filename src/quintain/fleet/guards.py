@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from quintain.fleet.base import Line, Queue
-from quintain.types import HouseError
+from quintain.fleet._card import Lease
+from quintain.fleet.base import Job, Line, Queue
+from quintain.types import Event, HouseError
 
 _log = logging.getLogger(__name__)
 
@@ -19,6 +20,28 @@ class Guard(Protocol):
     asked again while the kind is stopped: it is handed out again as soon as the guard has nothing against it."""
 
     def __call__(self, kind: str, line: Line) -> str: ...
+
+
+class Sentry(Protocol):
+    """Who stands beside a worker: it may hold it back, and sees what it plays. All of it must be quick."""
+
+    def rests(self) -> str:
+        """Why the worker takes nothing at all now; nothing (the empty string) where it may."""
+        ...
+
+    def yields(self, lease: Lease[Job]) -> str:
+        """Why this one is not begun here now: it is given back and rests a while, and that was no delivery."""
+        ...
+
+    def began(self, lease: Lease[Job]) -> None: ...
+
+    def saw(self, event: Event) -> None:
+        """An event of an episode that it plays, once that is kept."""
+        ...
+
+    def ended(self, lease: Lease[Job]) -> None:
+        """One that began is out of the worker's hands."""
+        ...
 
 
 def quota(most: Mapping[str, int]) -> Guard:

@@ -22,6 +22,7 @@ from quintain.fleet._card import Lease
 from quintain.fleet.base import Job, Queue
 from quintain.fleet.entries import Answer
 from quintain.fleet.fit import Asking, Berth, need_of
+from quintain.fleet.guards import Sentry
 from quintain.fleet.heart import Heart
 from quintain.fleet.logs import EpisodeLogs
 from quintain.fleet.peers import Peers, said
@@ -30,7 +31,7 @@ from quintain.fleet.register import Register
 from quintain.policy import Policy
 from quintain.rollout import Driver, Patience, Ticket
 from quintain.store import Journal
-from quintain.types import Episode, FaultKind, HouseError, Owner, TaskError
+from quintain.types import Episode, Event, FaultKind, HouseError, Owner, TaskError
 
 _log = logging.getLogger(__name__)
 
@@ -80,15 +81,17 @@ class Worker:
     """Plays up to `slots` episodes at once, as far as they fit into its `room` (`None`: slots are all that counts), and
     keeps leases for no more than that. `ticket` finds what an order asks; it raises TaskError for a task that is not
     fit to be asked. `kinds` is what it can do (`None`: everything). `apart` hands in each episode's log with its
-    result, for who cannot read `logs`."""
+    result, for who cannot read `logs`. `sentry` may hold it back, and sees the events."""
 
     def __init__(
         self, name: str, queue: Queue, register: Register, logs: EpisodeLogs, *, environment: Environment,
         policy: Policy, ticket: Callable[[Job], Ticket], slots: int = 1, kinds: Collection[str] | None = None,
         care: Care | None = None, apart: bool = False, room: Room | None = None,
+        sentry: Sentry | None = None,
     ) -> None:
         self._berth = Berth(slots, room)
         self._room = room
+        self._sentry = sentry
         self.name = name
         self._queue = queue
         self._register = register
@@ -111,6 +114,9 @@ class Worker:
         async with asyncio.TaskGroup() as group:
             beating, staying = group.create_task(self._heart.beat()), group.create_task(self._peers.stay())
             while not told.is_set() and self._faults < self._care.faults:
+                if self._sentry is not None and self._sentry.rests():
+                    await self._something(told)
+                    continue
                 asked = self._berth.asking(time.monotonic())
                 kinds = await self._open_kinds(asked)
                 if not asked.most or kinds == ():
@@ -154,6 +160,8 @@ class Worker:
             need = Room()  # whoever reads it next says what is wrong with it
         if self._berth.holds(lease.id):  # an attempt of ours that has lost its lease, and has not ended yet
             await self._give_back(lease, _LOCKED_SECONDS, f"{self.name} still ends an earlier attempt", counts=False)
+        elif self._sentry is not None and (why := self._sentry.yields(lease)):
+            await self._give_back(lease, self._care.pause_seconds, why, counts=False)
         elif self._berth.take(lease.id, lease.kind, need, at=time.monotonic()):
             self._begin(group, lease)
         elif self._berth.could_hold(need):
@@ -198,11 +206,15 @@ class Worker:
         task = group.create_task(self._serve(lease))
         self._running.add(task)
         self._heart.add(lease, task.cancel)
-        task.add_done_callback(functools.partial(self._end, lease.id))
+        task.add_done_callback(functools.partial(self._end, lease))
+        if self._sentry is not None:
+            self._sentry.began(lease)
 
-    def _end(self, id: str, task: asyncio.Task[None]) -> None:
+    def _end(self, lease: Lease[Job], task: asyncio.Task[None]) -> None:
         self._running.discard(task)
-        self._berth.leave(id)
+        self._berth.leave(lease.id)
+        if self._sentry is not None:
+            self._sentry.ended(lease)
         self._freed.set()
 
     async def _serve(self, lease: Lease[Job]) -> None:
@@ -254,7 +266,7 @@ class Worker:
         stages = limits.episode.wall_seconds + patience.teardown_seconds + _SLACK_SECONDS
         each = patience.run_seconds + patience.grade_seconds  # a turn's own work, beyond the policy's time
         seconds = patience.attempts * (stages + each * limits.episode.turns)
-        driver = Driver(self._environment, self._policy, journal.append, patience=patience)
+        driver = Driver(self._environment, self._policy, self._keeping(journal), patience=patience)
         try:
             async with asyncio.timeout(seconds) as deadline:
                 return await driver.play(ticket, tuple(journal.read(ticket.episode)))
@@ -262,6 +274,17 @@ class Worker:
             if not deadline.expired():
                 raise
             raise HouseError(FaultKind.UNKNOWN, f"an episode took longer than {seconds:g} s in all") from None
+
+    def _keeping(self, journal: Journal) -> Callable[[Event], None]:
+        sentry = self._sentry
+        if sentry is None:
+            return journal.append
+
+        def keep(event: Event) -> None:
+            journal.append(event)
+            sentry.saw(event)
+
+        return keep
 
     async def _fault(self, lease: Lease[Job], reason: str) -> None:
         self._faults += 1

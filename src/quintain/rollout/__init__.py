@@ -18,13 +18,14 @@ from quintain.rollout.effect import (
     again,
 )
 from quintain.rollout.group import Siblings, Ticket, masked, seed_of, tickets
+from quintain.rollout.line import Clearance, Clears
 from quintain.rollout.machine import Machine, Point, Rules, State
 from quintain.rollout.resumption import Resumption, resumption
 from quintain.rollout.settle import settle
 
 __all__ = [
-    "Again", "Build", "Collector", "Driver", "Effect", "Fail", "Finish", "Grade", "Machine", "Open", "Patience", "Pay",
-    "Point", "Resumption", "Rules", "RunVisible", "Sample", "Say", "Siblings", "Spent", "State", "Ticket", "again",
-    "command_limits", "deadline_seconds", "exhausted", "masked", "resumption", "seed_of", "settle", "tickets",
-    "tokens_of",
+    "Again", "Build", "Clearance", "Clears", "Collector", "Driver", "Effect", "Fail", "Finish", "Grade", "Machine",
+    "Open", "Patience", "Pay", "Point", "Resumption", "Rules", "RunVisible", "Sample", "Say", "Siblings", "Spent",
+    "State", "Ticket", "again", "command_limits", "deadline_seconds", "exhausted", "masked", "resumption", "seed_of",
+    "settle", "tickets", "tokens_of",
 ]

@@ -10,6 +10,7 @@ from quintain.env import Environment
 from quintain.policy import Policy
 from quintain.rollout.driver import Driver, Patience
 from quintain.rollout.group import Siblings, Ticket, masked, tickets
+from quintain.rollout.line import Clearance, Clears, Line
 from quintain.tasks import Item
 from quintain.types import Event, Group, HouseError, TaskError
 
@@ -23,13 +24,15 @@ class Collector:
     slow consumer slows the collection down.
 
     `admits` is asked by task id before each episode and again when a group is given out: of a task that it does not
-    admit (any more) nothing is begun, and what was begun before comes out with masked rewards.
+    admit (any more) nothing is begun, and what was begun before comes out with masked rewards. `clears` is asked before
+    each episode whether it may begin now; what may not waits behind the others, and is not lost.
     """
 
     def __init__(
         self, environment: Environment, append: Callable[[Event], None], *, seed: int = 0, concurrency: int = 8,
         past: Callable[[str], Iterable[Event]] = lambda episode: (), watch: Callable[[Event], None] | None = None,
         patience: Patience | None = None, admits: Callable[[str], bool] = lambda task: True,
+        clears: Clears = lambda item: Clearance.GO,
     ) -> None:
         if concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, found {concurrency}")
@@ -41,6 +44,7 @@ class Collector:
         self._watch = watch
         self._patience = patience
         self._admits = admits
+        self._clears = clears
 
     @asynccontextmanager
     async def collecting(
@@ -80,21 +84,24 @@ class Collector:
     async def _crew(
         self, driver: Driver, work: Iterator[tuple[Ticket, Siblings]], ready: asyncio.Queue[Group | None],
     ) -> None:
+        line = Line(work, self._clears)
         async with asyncio.TaskGroup() as workers:
             for _ in range(self._concurrency):
-                workers.create_task(self._work(driver, work, ready))
+                workers.create_task(self._work(driver, line, ready))
         await ready.put(None)
 
     async def _work(
-        self, driver: Driver, work: Iterator[tuple[Ticket, Siblings]], ready: asyncio.Queue[Group | None],
+        self, driver: Driver, line: Line, ready: asyncio.Queue[Group | None],
     ) -> None:
-        for ticket, siblings in work:  # one iterator for all: each takes the next
+        while (entry := await line.next()) is not None:  # one line for all: each takes the next
+            ticket, siblings = entry
             if self._admits(ticket.item.task.id):
                 episode = await driver.play(ticket, tuple(self._past(ticket.episode)))
                 group = siblings.add(episode)
             else:
                 group = siblings.withdraw(ticket)
                 await asyncio.sleep(0)  # a long row of such tasks must not hold up the episodes that are played
+            line.done(entry)
             if group is not None:
                 await ready.put(group)
 

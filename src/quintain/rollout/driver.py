@@ -40,6 +40,7 @@ from quintain.types import (
     TaskError,
     fold,
 )
+from quintain.watch import correlated
 
 _log = logging.getLogger(__name__)
 
@@ -81,6 +82,10 @@ class Driver:
         """One episode to its end. `log` is what is known of it already: a finished one is only folded, one that was
         cut short goes on at its last step, and one that the house broke begins anew."""
         done = list(log)
+        with correlated(episode=ticket.episode):
+            return await self._played(ticket, done)
+
+    async def _played(self, ticket: Ticket, done: list[Event]) -> Episode:
         for nth in range(self.patience.attempts):
             if standing(done) is Standing.FINISHED:
                 break
