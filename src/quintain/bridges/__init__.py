@@ -1,0 +1,24 @@
+"""Other people's formats and protocols, each in a module of its own."""
+
+from quintain.bridges.atif import AtifTrajectory, check_atif, read_atif, write_atif
+from quintain.bridges.atif_log import from_atif, to_atif
+from quintain.bridges.conversations import (
+    Choosing,
+    Conversation,
+    DpoRow,
+    KtoRow,
+    MessagesRow,
+    SftRow,
+    conversations,
+    dpo_rows,
+    kto_rows,
+    messages_rows,
+    sft_rows,
+)
+from quintain.bridges.extract import arrow_schema, rows, write_documents, write_jsonl, write_parquet
+
+__all__ = [
+    "AtifTrajectory", "Choosing", "Conversation", "DpoRow", "KtoRow", "MessagesRow", "SftRow", "arrow_schema",
+    "check_atif", "conversations", "dpo_rows", "from_atif", "kto_rows", "messages_rows", "read_atif", "rows",
+    "sft_rows", "to_atif", "write_atif", "write_documents", "write_jsonl", "write_parquet",
+]
