@@ -17,6 +17,10 @@ from quintain.types import FaultKind, HouseError, TaskError
 COMMANDS = {
     "run": "Let a policy attempt tasks in sandboxes, and keep what happened.",
     "show": "Tell the story of a run or of one episode.",
+    "replay": "Run an episode again from any step, and say what differs and why.",
+    "anomalies": "Find what in a run does not look right, with the command that runs it again.",
+    "rescore": "Judge a whole run again, by another suite or another reward, without a model.",
+    "export": "Write episodes as ATIF, OpenAI messages, or what trainers read (sft, dpo, kto).",
     "tasks": "List, look into, check and write tasks.",
     "admit": "Decide which tasks deserve a place, and say what to do about the others.",
     "train": "Let a small policy learn from executed work, and watch it learn.",
