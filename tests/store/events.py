@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from quintain.types import (
     Broke,
     Built,
@@ -9,14 +11,21 @@ from quintain.types import (
     Event,
     Fault,
     FaultKind,
+    Flag,
+    Graded,
     Message,
     Opened,
     Owner,
+    Passed,
     Program,
+    Reward,
     Role,
     Sampled,
+    Score,
     Stop,
+    TestResult,
     Turn,
+    Verdict,
 )
 
 HOUSE = Fault(owner=Owner.HOUSE, kind=FaultKind.SANDBOX_LOST, message="gone")
@@ -49,3 +58,14 @@ def closed(episode: str, index: int, stop: Stop = Stop.SOLVED) -> Closed:
 
 def story(episode: str) -> list[Event]:
     return [opened(episode), sampled(episode, 1), built(episode, 2, {"a.py": b"x = 1\n"}), closed(episode, 3)]
+
+
+def graded(episode: str, index: int, total: float = 0.8, *, flags: Sequence[Flag] = ()) -> Graded:
+    verdict = Verdict(suite="suite-1", level="L4", build="build-1", tests=(TestResult(id="a", passed=Passed.PASSED),))
+    reward = Reward(total=total, solved=total > 0.5, suite="suite-1", level="L4", flags=tuple(flags),
+                    scores=(Score(name="tests", value=1.0, contribution=total),))
+    return Graded(episode=episode, index=index, at_seconds=2.5, verdict=verdict, reward=reward, final=True)
+
+
+def solved(episode: str) -> list[Event]:
+    return [*story(episode)[:3], graded(episode, 3), closed(episode, 4)]

@@ -17,10 +17,14 @@ from quintain.types import FaultKind, HouseError, TaskError
 COMMANDS = {
     "run": "Let a policy attempt tasks in sandboxes, and keep what happened.",
     "show": "Tell the story of a run or of one episode.",
+    "watch": "Look at runs in a browser: live, episode by episode, reviews and alerts.",
     "replay": "Run an episode again from any step, and say what differs and why.",
     "anomalies": "Find what in a run does not look right, with the command that runs it again.",
     "rescore": "Judge a whole run again, by another suite or another reward, without a model.",
     "export": "Write episodes as ATIF, OpenAI messages, or what trainers read (sft, dpo, kto).",
+    "query": "Ask all runs in SQL.",
+    "library": "Take what runs have journalled into Parquet, and look after it.",
+    "gc": "Thin the library by rules, dry run first, and put back what went.",
     "tasks": "List, look into, check and write tasks.",
     "admit": "Decide which tasks deserve a place, and say what to do about the others.",
     "train": "Let a small policy learn from executed work, and watch it learn.",
@@ -28,11 +32,13 @@ COMMANDS = {
     "alerts": "See which alerts are on, silence and test them, and undo what they stopped.",
     "worker": "Play episodes of a run beside other workers.",
     "queue": "Look into a queue of jobs, stop and resume kinds of them, and deal with the dead.",
+    "serve": "Serve runs, tasks and sandboxes over HTTP.",
+    "keys": "Make and revoke the API keys of a server, and say what tenants may use.",
     "doctor": "Say what this host can do, and clean up what a killed run left.",
 }
 
 #: Commands whose module is called otherwise.
-MODULES = {"queue": "queueing"}
+MODULES = {"queue": "queueing", "serve": "serving"}
 
 
 class _Lazy(click.Group):

@@ -61,9 +61,12 @@ class EpisodeStory(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True,
               help="The folder that holds the runs.")
 @click.option("--step", type=click.IntRange(min=0), help="Tell one step only: 0 is what was asked, 1 the first reply.")
+@click.option("--origin", "as_origin", is_flag=True, help="Say what made the episode's reward: suite, checkpoint, run.")
 @click.option("--all", "everything", is_flag=True, help=f"Every row, and texts at full length (else {ROWS} rows).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a story.")
-def command(what: str, episode: str | None, runs: Path, step: int | None, everything: bool, as_json: bool) -> None:
+def command(
+    what: str, episode: str | None, runs: Path, step: int | None, as_origin: bool, everything: bool, as_json: bool,
+) -> None:
     """Tell the story of a run, or of one episode step by step.
 
     RUN is a run folder, the name of one in --runs, or 'latest'. EPISODE is an episode's id, the beginning of one, or
@@ -75,7 +78,11 @@ def command(what: str, episode: str | None, runs: Path, step: int | None, everyt
       quintain show runs/first
       quintain show runs/first HumanEval/0
       quintain show runs/first HumanEval/0 --step 1
+      quintain show HumanEval/0 --origin
     """
+    if as_origin:
+        print_origin(what, episode, runs, as_json=as_json)
+        return
     path, wanted = _find(what, episode, runs)
     with Run.open(path) as run:
         if wanted is None:
@@ -101,6 +108,22 @@ def command(what: str, episode: str | None, runs: Path, step: int | None, everyt
             others = [id for id in _matches(run, wanted) if id != events[0].episode]
             if others:
                 out.print(f"\nalso of this task: {', '.join(others[:ROWS])}", markup=False, soft_wrap=True)
+
+
+def print_origin(what: str, episode: str | None, runs: Path, *, as_json: bool) -> None:
+    """From a reward to all that made it. `what` is an episode, or with `episode` a run."""
+    from quintain.store import Library, origin
+
+    run = find_run(runs, what) if episode is not None else None
+    library = Library(run.parent if run is not None else runs)
+    found = origin(library, what if episode is None else episode, run=run.name if run is not None else None)
+    if as_json:
+        say_json(found)
+        return
+    for name, value in msgspec.to_builtins(found).items():
+        for key, part in value.items() if isinstance(value, dict) else [("", value)]:
+            shown = "not recorded" if part in (None, "", []) else part if isinstance(part, str) else str(part)
+            click.echo(f"{f'{name} {key}'.strip():24} {one_line(str(shown), 200)}")
 
 
 def _find(what: str, episode: str | None, runs: Path) -> tuple[Path, str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from quintain.store._sources import Hurt, Kept
@@ -75,7 +76,7 @@ class Assembly:
         pending = self._pending[episode]
         block = _block(pending, index)
         starts = [at for at, kept in enumerate(block) if isinstance(kept.slim.event, Opened)]
-        for start, end in zip(starts, [*starts[1:], len(block)], strict=True):
+        for start, end in pairwise([*starts, len(block)]):
             piece = block[start:end]
             if end < len(block) or isinstance(piece[-1].event, Closed):
                 yield self._emit(episode, tuple(piece))

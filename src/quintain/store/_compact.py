@@ -39,6 +39,16 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     aside: tuple[Aside, ...] = ()
 
 
+class _Noted(msgspec.Struct, frozen=True, kw_only=True):
+    image: str
+    facts: dict[str, str] = {}
+    verifier_build: str = ""
+
+
+class _NotedLine(msgspec.Struct, frozen=True, kw_only=True):
+    record: _Noted
+
+
 @contextmanager
 def alone(library: Path, *, deadline_seconds: float) -> Iterator[None]:
     """One at a time changes a library; the lock goes with the process. Raises HouseError(STORE_ERROR) when another one
@@ -202,7 +212,24 @@ def described(run: Path) -> tuple[Kept | None, str]:
         ended = msgspec.json.decode(result.read_bytes(), type=Result) if result.is_file() else None
     except (OSError, msgspec.MsgspecError) as error:
         return None, f"not what a run keeps there: {error}"
+    noted = _noted(run / "surroundings.jsonl")
+    if noted:
+        definition = msgspec.structs.replace(definition, environment={**noted, **definition.environment})
     return Kept(definition=definition, result=ended), ""
+
+
+def _noted(path: Path) -> dict[str, str]:
+    """What was noted of the images that a run used (a Ledger of records with `image` and `facts`): digests and
+    versions, by `IMAGE.FACT`. A line that is something else is passed over: it is a note, and not the truth."""
+    found: dict[str, str] = {}
+    for line in path.read_bytes().splitlines() if path.is_file() else ():
+        try:
+            record = msgspec.json.decode(line, type=_NotedLine).record
+        except msgspec.MsgspecError:
+            continue
+        found.update({f"{record.image}.{name}": value for name, value in record.facts.items()})
+        found[f"{record.image}.verifier_build"] = record.verifier_build
+    return found
 
 
 def named_blobs(event: object, fields: Mapping[str, str]) -> Iterator[str]:

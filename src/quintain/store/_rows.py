@@ -177,6 +177,7 @@ class _Telling:
             fault.label if fault else None, fault.owner.value if fault else None, fault.message if fault else None,
             len(flags), sum(f.severity is Severity.HARD for f in flags),
             tuple(dict.fromkeys(t.policy_version for t in turns)), first.index, last.index,
+            sum(len(kept.slim.text) for kept in self.attempt.kept),
         )
 
     def _standing(self) -> str:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 #: Of the columns below; each Parquet file carries the version that it was written by.
-SCHEMA = 1
+SCHEMA = 2
 VERSION_KEY = b"quintain.schema"
 TABLE_KEY = b"quintain.table"
 
@@ -22,7 +22,7 @@ COLUMNS: dict[str, str] = {
     "standing:str outcome:str solved:bool reward:float trainable:str suite:str level:str build:str verdict_runs:int "
     "tests:int tests_passed:int turns:int prompt_tokens:int output_tokens:int seconds:float cpu_seconds:float "
     "peak_memory_bytes:int fault:str fault_owner:str fault_message:str flags:int hard_flags:int policy_versions:strs "
-    "first_index:int last_index:int",
+    "first_index:int last_index:int bytes:int",
     "steps": f"{_HEAD} step:int task:str policy_version:str prompt_token_ids:ints output_token_ids:ints "
     "logprobs:floats text:str reasoning:str finish:str program:json submitted:bool notes:strs state_hash:str "
     "status:str exit_code:int stdout:str stderr:str wall_seconds:float cpu_seconds:float peak_memory_bytes:int "
@@ -33,6 +33,9 @@ COLUMNS: dict[str, str] = {
     "events": "run:str day:str kind:str episode:str index:int event:str at_seconds:float body:json blobs:json",
 }
 TABLES = tuple(COLUMNS)
+
+#: By table: what each version added to the one before. A file of an older version has nothing (NULL) there.
+ADDED: dict[str, dict[int, str]] = {"episodes": {2: "bytes:int"}}
 
 #: Not in Parquet files: one row for each run folder, and for each that was there when it was last compacted.
 RUNS = (
@@ -65,12 +68,25 @@ def as_today(table: str, version: int) -> str:
 
     Raises HouseError(STORE_ERROR) for a version that is newer than this code.
     """
+    sql = {"int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN", "ints": "INTEGER[]", "floats": "DOUBLE[]",
+           "strs": "VARCHAR[]"}
     if not 1 <= version <= SCHEMA:
         raise HouseError(
             FaultKind.STORE_ERROR,
             f"a file of {table} has schema {version}; this version of quintain reads 1 to {SCHEMA}: use a newer one",
         )
-    return "*"
+    added = [pair for at, text in ADDED.get(table, {}).items() if at > version for pair in _pairs(text)]
+    return ", ".join(["*", *(f"CAST(NULL AS {sql.get(kind, 'VARCHAR')}) AS {name}" for name, kind in added)])
+
+
+def lifted(table: str, content: pyarrow.Table) -> pyarrow.Table:
+    """Rows of a file of any version as those of today's."""
+    import pyarrow
+
+    schema = arrow_schema(table)
+    columns = [content[field.name] if field.name in content.column_names
+               else pyarrow.nulls(content.num_rows, field.type) for field in schema]
+    return pyarrow.Table.from_arrays(columns, schema=schema)
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:

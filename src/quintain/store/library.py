@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,12 +11,13 @@ import msgspec
 
 from quintain.store._attempts import Attempt, Ranges
 from quintain.store._compact import Compacted, Compaction, alone, described, ranges_by_episode, sweep_drafts
-from quintain.store._manifest import Aside, Kept, Manifest, Part, newest
+from quintain.store._manifest import Aside, Kept, Manifest, Part, newest, publish
 from quintain.store._parts import need_arrow, part_is_whole
 from quintain.store._pass import Pass
 from quintain.store._query import Questions
 from quintain.store._record import decode_event, fill
 from quintain.store._rows import add_rows, no_rows
+from quintain.store._sources import sources
 from quintain.store.base import Blobs
 from quintain.store.blobs import LocalBlobs
 from quintain.store.run import list_runs
@@ -87,7 +89,27 @@ class Library:
         Raises HouseError(STORE_ERROR) for other statements and with DuckDB's words for a wrong one."""
         manifest = newest(self.folder).manifest
         tail = self._tail(manifest)
+        if any(part_is_whole(self.folder, part) for part in manifest.parts):  # replaced while we looked, or damaged
+            manifest = newest(self.folder).manifest
+            tail = self._tail(manifest)
         return self._ask(manifest, manifest.parts, tail, sql, parameters)
+
+    def flushed(self, sql: str, parameters: Sequence[object] = ()) -> pyarrow.Table:
+        """As `query`, over what has been compacted only."""
+        manifest = newest(self.folder).manifest
+        return self._ask(manifest, manifest.parts, no_rows(), sql, parameters)
+
+    def marks(self) -> Iterator[str]:
+        """All texts in which an event may name a blob: of the files, of what was taken out of them and can be put back,
+        and of the journals' tails."""
+        manifest = newest(self.folder).manifest
+        trashed = [part for batch in manifest.trash for part in batch.parts]
+        found = self._ask(
+            manifest, [*manifest.parts, *trashed], self._tail(manifest),
+            "SELECT coalesce(blobs, '') || CASE event WHEN 'graded' THEN body ELSE '' END AS text FROM events "
+            "WHERE blobs IS NOT NULL OR event = 'graded'", (),
+        )
+        yield from found["text"].to_pylist()
 
     def events(self, episode: str, *, run: str | None = None) -> tuple[Event, ...]:
         """All events of an episode as they were journalled, blobs filled in. `episode` is its id, the id of its task or
@@ -140,6 +162,33 @@ class Library:
         return tuple(
             _aside(part, why) for part in parts if (why := part_is_whole(self.folder, part, content=True)))
 
+    def repair(self) -> tuple[tuple[str, ...], tuple[Aside, ...]]:
+        """Drop files that are not as they were written, and take the runs that they were of from their journals again;
+        where those are gone the whole files stay and what is lost is named. The runs that were taken again, and the
+        losses."""
+        with alone(self.folder, deadline_seconds=self._deadline_seconds):
+            found = newest(self.folder)
+            manifest = found.manifest
+            broken = {part.path: part for part in manifest.parts if part_is_whole(self.folder, part, content=True)}
+            runs = {part.run for part in broken.values()}
+            again = {run for run in runs if sources(self.runs / run)}
+            held = tuple(batch for batch in manifest.trash if any(part.run in again for part in batch.parts))
+            if held:
+                raise HouseError(FaultKind.STORE_ERROR, f"{self.folder}: first undo or empty what gc took out: "
+                                 f"{', '.join(batch.batch for batch in held)}")
+            lost = tuple(_aside(part, "damaged, and its journals are gone")
+                         for part in broken.values() if part.run not in again)
+            made = msgspec.structs.replace(
+                manifest, aside=(*manifest.aside, *lost),
+                parts=tuple(p for p in manifest.parts if p.path not in broken and p.run not in again),
+                sources={key: at for key, at in manifest.sources.items() if key.partition("/")[0] not in again},
+            )
+            if broken and publish(self.folder, made, after=found.highest) is None:
+                raise HouseError(FaultKind.STORE_ERROR, f"{self.folder}: another process changed it: try again")
+        if broken:
+            self.compact()
+        return tuple(sorted(again)), lost
+
     def _ask(
         self, manifest: Manifest, parts: Sequence[Part], tail: dict[str, list[tuple[object, ...]]], sql: str,
         parameters: Sequence[object],
@@ -162,7 +211,7 @@ class Library:
         events = []
         for text, named in zip(found["body"].to_pylist(), found["blobs"].to_pylist(), strict=True):
             event = decode_event(text.encode())
-            events.append(fill(event, msgspec.json.decode(named, type=dict[str, str]), blobs) if named else event)
+            events.append(fill(event, json.loads(named), blobs) if named else event)
         return Log(run, episode, tuple(events))
 
     def _tail(self, manifest: Manifest, *, only: str | None = None) -> dict[str, list[tuple[object, ...]]]:
