@@ -84,6 +84,18 @@ def test_a_difference_names_what_changed() -> None:
     assert list(differences(one, one)) == []
 
 
+def test_a_task_that_cannot_be_read_is_told_and_the_others_are_compared(tmp_path: Path) -> None:
+    for name in ("v1", "v2"):
+        small_task(tmp_path / name / "one")
+        small_task(tmp_path / name / "two")
+    (tmp_path / "v2" / "one" / "task.toml").write_bytes(b"\xff")
+    (tmp_path / "v2" / "two" / "instructions.md").write_text("Else.")
+    first, second = differences(open_taskset(str(tmp_path / "v1")), open_taskset(str(tmp_path / "v2")))
+    assert (first.task, first.change, second.change) == ("one", Change.UNREADABLE, Change.CHANGED)
+    assert first.before and not first.after
+    assert "after: " in first.places[0] and "one/task.toml:1: expected UTF-8" in first.places[0]
+
+
 def test_another_kind_of_suite_is_one_change() -> None:
     one = item("a")
     other = Item.sealed(Exam(hidden=AnswerSuite(expected="1"), oracle=one.exam.oracle), id="a", instructions="Do a.")

@@ -13,7 +13,7 @@ from quintain.cli.wire import Choice, open_tasks
 from quintain.tasks import Change, convert, differences
 
 FORMATS = ("harbor", "directory", "jsonl")
-_SIGNS = {Change.ADDED: "+", Change.REMOVED: "-", Change.CHANGED: "~"}
+_SIGNS = {Change.ADDED: "+", Change.REMOVED: "-", Change.CHANGED: "~", Change.UNREADABLE: "!"}
 
 
 @click.command("convert", short_help="Write tasks in another format, and say what it cannot say.")
@@ -53,7 +53,8 @@ def convert_tasks(ctx: click.Context, tasks: str, out: Path, format: str, choice
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each line.")
 @click.pass_context
 def diff_tasks(ctx: click.Context, before: str, after: str, as_json: bool) -> None:
-    """Compare two sets of tasks, task by task: what was added, removed, and what changed in the others.
+    """Compare two sets of tasks, task by task: what was added, removed, and what changed in the others; a task that
+    cannot be read is marked with !.
 
     Exit codes: 0 they are the same, 1 they differ.
 

@@ -9,6 +9,7 @@ import msgspec
 
 from quintain.tasks.exam import Item
 from quintain.tasks.taskset import Taskset
+from quintain.types import TaskError
 
 #: Digests of the rest: they differ whenever anything does.
 _DIGESTS = ("version", "exam")
@@ -19,11 +20,12 @@ class Change(StrEnum):
     ADDED = "added"
     REMOVED = "removed"
     CHANGED = "changed"
+    UNREADABLE = "unreadable"
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One task that is not the same in both. `places` are the dotted names of what changed, each with its values or,
-    for files, what became of them; `before` and `after` are the versions."""
+    for files, what became of them; of a task that cannot be read, why not. `before` and `after` are the versions."""
 
     task: str
     change: Change
@@ -34,18 +36,29 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 def differences(one: Taskset, other: Taskset) -> Iterator[Difference]:
     """The tasks that differ, in the order of the first set and then of the second. A task whose version is the same is
-    not looked into: same version, same task. Raises TaskError for a task that cannot be read."""
-    for id in one.ids:
-        if id not in other:
-            yield Difference(task=id, change=Change.REMOVED, before=one[id].task.version)
-            continue
-        before, after = one[id], other[id]
-        if before.task.version != after.task.version:
-            yield Difference(task=id, change=Change.CHANGED, places=tuple(_places(before, after)),
-                             before=before.task.version, after=after.task.version)
-    for id in other.ids:
-        if id not in one:
-            yield Difference(task=id, change=Change.ADDED, after=other[id].task.version)
+    not looked into: same version, same task. Of one that cannot be read nobody knows, so it is told as well."""
+    for id in dict.fromkeys((*one.ids, *other.ids)):
+        before, after = _read(one, id), _read(other, id)
+        known, now = (side.task.version if isinstance(side, Item) else "" for side in (before, after))
+        broken = [f"{name} {side}" for name, side in (("before:", before), ("after:", after)) if isinstance(side, str)]
+        if broken:
+            yield Difference(task=id, change=Change.UNREADABLE, places=tuple(broken), before=known, after=now)
+        elif after is None or before is None:
+            change = Change.REMOVED if after is None else Change.ADDED
+            yield Difference(task=id, change=change, before=known, after=now)
+        elif isinstance(before, Item) and isinstance(after, Item) and before.task.version != after.task.version:
+            yield Difference(task=id, change=Change.CHANGED, places=tuple(_places(before, after)), before=known,
+                             after=now)
+
+
+def _read(tasks: Taskset, id: str) -> Item | str | None:
+    """The task, or why it cannot be read; None where there is none."""
+    if id not in tasks:
+        return None
+    try:
+        return tasks[id]
+    except TaskError as error:
+        return str(error)
 
 
 def _places(before: Item, after: Item) -> Iterator[str]:

@@ -19,7 +19,7 @@ from quintain.tasks.formats.exercism_javascript import javascript_item
 from quintain.tasks.formats.rows import RowSource, has_keys
 from quintain.tasks.formats.testfile import collected
 from quintain.tasks.taskset import Taskset
-from quintain.types import Entry
+from quintain.types import Entry, Limits, Scopes
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +45,10 @@ class ExerciseConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 #: The pages that make the instructions, in their order.
 PAGES = (".docs/introduction.md", ".docs/instructions.md", ".docs/instructions.append.md")
+#: Example solutions that take seconds of CPU (3.4 to 4.2, all subsets of 22 numbers) or that many calls (paasio's tests
+#: talk to it byte by byte, 3.5 s): late under the usual limits wherever anything else runs.
+_SLOW_ONES = frozenset({"killer-sudoku-helper", "paasio"})
+_SLOW = Scopes(command=Limits(wall_seconds=60.0, cpu_seconds=15.0))
 
 
 class ExercismFormat:
@@ -104,6 +108,7 @@ def _item(row: ExerciseRow) -> Item:
         ),
         files=stub, id=row.task_id, instructions=_instructions(files, stub),
         entry=Entry(path=entry), tags=("python", "project"),
+        limits=_SLOW if row.task_id.rpartition("/")[2] in _SLOW_ONES else Scopes(),
     )
 
 
