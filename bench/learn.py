@@ -5,7 +5,8 @@
 Each arm is one `quintain train` in a process of its own with one torch thread, on held-out functions in real sandboxes:
 `rl` demonstrations, then rewards; `sft` demonstrations only, for as much CPU time of the trainer as `rl` with the same
 seed had; `random` the same as `rl` with a coin for each reward; `lost` with 30 % of the rewards lost by the house, and
-`naive` with the same losses paid 0. With --folder arms that are finished there are not run again.
+`naive` with the same losses paid 0. With --folder arms that are finished there are not run again, and one that was cut
+short begins anew: its times would say nothing.
 
 `before` and `after` are the shares of held-out tasks solved at the first attempt, `within3` within three attempts,
 means over seeds (each seed's in `runs`). `executions_per_s` are per second spent in sandboxes. `execution_share` is of
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -40,6 +42,7 @@ def trained(arm: str, seed: int, folder: Path, more: tuple[str, ...]) -> Run:
     """The sum of one training, from its folder where it is finished already."""
     kept = folder / f"{arm}-{seed}.json"
     if not kept.exists():
+        shutil.rmtree(folder / f"{arm}-{seed}", ignore_errors=True)
         words = ["train", "--async", "--seed", str(seed), "--json", "--out", str(folder / f"{arm}-{seed}"), *more]
         done = subprocess.run(
             [sys.executable, "-m", "quintain", *words], stdout=subprocess.PIPE, text=True, check=True,

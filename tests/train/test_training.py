@@ -184,7 +184,7 @@ def test_a_memory_executes_each_content_once_and_never_a_failure_of_the_house(tm
 
 def test_lost_rewards_are_in_no_baseline_and_naive_ones_are_zero(tmp_path: Path) -> None:
     def unmeasured(folder: str, **dials: Any) -> float:
-        trained(tmp_path / folder, fresh=4, sft_steps=1, rl_steps=8, **dials)
+        trained(tmp_path / folder, fresh=4, often=1, sft_steps=1, rl_steps=8, **dials)
         rows = Log(tmp_path / folder / "metrics.jsonl").rows()
         return sum(row.train.get("unmeasured", 0.0) for row in rows) / 8
 
@@ -198,6 +198,52 @@ def test_a_group_beyond_its_fresh_programs_is_not_measured(tmp_path: Path) -> No
     rows = Log(tmp_path / "metrics.jsonl").rows()
     assert any(row.train.get("unmeasured", 0.0) > 0 for row in rows)
     assert made.memory.executed < made.memory.requested
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_a_batch_asks_for_one_new_program_of_each_group_drawn_ahead_or_not(staleness: int) -> None:
+    sizes: list[int] = []
+
+    async def judge(attempts: Sequence[Attempted]) -> list[Judged]:
+        sizes.append(len(attempts))
+        found: list[Judged] = await exact(items())(attempts)
+        return found
+
+    async def run() -> Any:
+        made = learner(Memory(judge), staleness=staleness, rl_steps=12, group=8)
+        await made.prepare()
+        while made.stage == "sft":
+            await made.update()
+        sizes.clear()
+        while not made.done:
+            await made.update()
+        return made
+
+    made = asyncio.run(run())
+    assert 0 < max(sizes) <= 4 and sum(sizes) <= 12 * 4
+    assert made.memory.requested <= 12 * 4 * 8 + 40  # each draw is asked for once
+
+
+def test_where_a_group_can_be_compared_already_only_what_is_drawn_often_is_executed() -> None:
+    async def run() -> Any:
+        made = learner(Memory(exact(items())), often=3, fresh=2)
+        await made.prepare()
+        return made
+
+    made = asyncio.run(run())
+    task, problem = next((id, p) for id, p in made.problems.items() if p.solved and set(p.after) - p.solved)
+    right, wrong = min(problem.solved), min(set(problem.after) - problem.solved)
+    new = [pick for pick in range(len(problem.case.code.edits)) if pick not in problem.after]
+    assert made._to_measure(task, [right, wrong, new[0], new[0]]) == {right, wrong}
+    assert made._to_measure(task, [right, wrong, *[new[0]] * 3, new[1]]) == {right, wrong, new[0]}
+    assert made._to_measure(task, [wrong, new[0], new[1], new[1], new[2]]) == {wrong, new[0], new[1]}
+
+
+def test_what_is_evaluated_is_the_mean_of_the_parameters_over_the_updates(tmp_path: Path) -> None:
+    slow, _ = trained(tmp_path / "slow", average=0.9)
+    assert not torch.equal(slow.mean.query.weight, slow.net.query.weight)
+    quick, _ = trained(tmp_path / "quick", average=0.0)
+    assert torch.equal(quick.mean.query.weight, quick.net.query.weight)
 
 
 @pytest.mark.parametrize("control", ["random", "constant", "shuffled"])
