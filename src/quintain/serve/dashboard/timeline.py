@@ -159,7 +159,7 @@ def _retold(at: int, event: Event, before: Program | None) -> Iterator[Part]:
     when = event.at_seconds
     match event:
         case Opened(conversation=conversation):
-            yield Part(kind="asked", title="Asked", at_seconds=when, texts=tuple(
+            yield Part(kind="asked", title="The task", at_seconds=when, texts=tuple(
                 _text(at, f"message:{nth}", one.text, one.role.value) for nth, one in enumerate(conversation)),
                 facts=(("task", event.task), ("version", event.task_version[:12]), ("seed", str(event.seed))))
         case Sampled():

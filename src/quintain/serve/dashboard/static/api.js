@@ -26,7 +26,7 @@ async function answer(response) {
 export function listen(query, kind, heard, signal) {
   const pulse = state => {
     document.getElementById("pulse").dataset.state = state;
-    document.getElementById("pulse-text").textContent = {on: "live", off: "not connected", lost: "connection lost"}[state];
+    document.getElementById("pulse-text").textContent = {on: "connected", off: "not connected", lost: "connection lost"}[state];
   };
   const source = new EventSource(address("stream", query));
   source.addEventListener(kind, event => { pulse("on"); heard(JSON.parse(event.data)); });

@@ -1,22 +1,25 @@
 // Charts as SVG of our own, each with a sentence and a table for whoever does not see it.
 import {h, s, table} from "./dom.js";
 
-let count = 0;
-const W = 640;
+let count = 0, W = 640;
 
 // A chart that can be drawn again while its table stays open.
 export function chart() {
   const picture = h("div.picture"), data = h("div"), more = h("details.data", {}, h("summary", {}, "As a table"), data);
   const element = h("figure", {}, picture, more);
-  let latest = "";
-  return {element, draw(made) {
-    const key = JSON.stringify(made.rows) + made.sentence;
+  let latest = "", make = null, width = 0;
+  const redraw = () => {
+    W = Math.max(260, width || 640);
+    const made = make(), key = JSON.stringify([made.rows, made.sentence, W]);
     if (key === latest) return;
     latest = key;
     picture.replaceChildren(...[made.svg, made.legend].filter(Boolean));
     data.replaceChildren(table(made.sentence, made.heads, made.rows, {stacked: false}));
     more.hidden = !made.rows.length;
-  }};
+  };
+  // as wide as its place, so that its letters stay as large as all others
+  new ResizeObserver(() => { const now = picture.clientWidth; if (Math.abs(now - width) > 4) { width = now; if (make && now) redraw(); } }).observe(picture);
+  return {element, draw(given) { make = given; redraw(); }};
 }
 function frame(height, sentence, ...children) {
   const id = `c${count += 1}`;
@@ -100,7 +103,7 @@ export function lines(curves, {format = value => String(Math.round(value)), what
 export function bars(entries, what, {format = value => value.toLocaleString("en"), top = null} = {}) {
   const most = top ?? Math.max(...entries.map(([, , value]) => value), 1);
   const body = h("ul.bars", {"aria-label": what}, entries.map(([name, mood, value, link]) => {
-    const bar = s("svg", {viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true", class: "bar"}, s("rect", {width: 100, height: 8, rx: 1, class: "fill none"}), s("rect", {width: Math.max(0.6, 100 * value / most), height: 8, rx: 1, class: `fill ${mood}`}));
+    const bar = s("svg", {viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true", class: "bar"}, s("rect", {width: 100, height: 8, rx: 1, class: "fill none"}), s("rect", {width: value ? Math.max(0.6, 100 * value / most) : 0, height: 8, rx: 1, class: `fill ${mood}`}));
     return h("li", {}, link ? h("a", {href: link}, name) : h("span", {}, name), h("b", {}, format(value)), bar);
   }));
   return body;

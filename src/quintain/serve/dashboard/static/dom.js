@@ -43,18 +43,18 @@ export const moodOf = word => MOODS[word] || "plain";
 
 export function table(caption, heads, rows, {empty = "Nothing yet.", stacked = true} = {}) {
   if (!rows.length) return h("p.empty", {}, empty);
-  return h("div.scroll", {tabindex: "0", role: "region", "aria-label": caption},
+  return h("div.scroll", {tabindex: "0", role: "group", "aria-label": caption},
     h(`table${stacked ? ".stacked" : ""}`, {}, h("caption.unseen", {}, caption),
       h("thead", {}, h("tr", {}, heads.map(head => h("th", {scope: "col", class: head.right ? "right" : null, "aria-sort": head.sorted || null}, head.cell || head.name || head)))),
       h("tbody", {}, rows.map(cells => h("tr", {}, cells.map((cell, at) => {
         const head = heads[at];
-        return h(at ? "td" : "th", {scope: at ? null : "row", class: head.right ? "right" : null, "data-name": head.name || head}, cell);
+        return h(at ? "td" : "th", {scope: at ? null : "row", class: head.right ? "right" : null, "data-name": head.name || head, "data-empty": cell === "—" || cell === ""}, cell);
       }))))));
 }
 export function panel(title, {wide = false, note = ""} = {}) {
   const body = h("div.body"), id = `p${panel.count = (panel.count || 0) + 1}`;
   const element = h(`section.panel${wide ? ".wide" : ""}`, {"aria-labelledby": id}, h("div.head", {}, h("h2", {id}, title), note ? h("span.muted", {}, note) : null), body);
-  return {element, body, set: (...children) => body.replaceChildren(...children.flat().filter(Boolean))};
+  return {element, body, set: (...children) => body.replaceChildren(...children.flat(Infinity).filter(Boolean))};
 }
 export function facts(pairs) {
   return h("dl.facts", {}, pairs.filter(Boolean).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
@@ -63,7 +63,7 @@ export function failure(error) {
   return h("div.failure", {role: "alert"}, h("h2", {}, "This cannot be shown"), h("p", {}, error.message || String(error)));
 }
 export function diffOf(text) {
-  return h("pre.code.diff", {tabindex: "0", role: "region", "aria-label": "differences"}, text.split("\n").map(line => {
+  return h("pre.code.diff", {tabindex: "0", role: "group", "aria-label": "differences"}, text.split("\n").map(line => {
     const mood = /^(\+\+\+|---)/.test(line) ? "file" : line.startsWith("@@") ? "hunk" : line.startsWith("+") ? "add" : line.startsWith("-") ? "del" : "same";
     return h(`span.${mood}`, {}, line + "\n");
   }));

@@ -22,7 +22,7 @@ export async function show(place, query, signal) {
     const row = (name, tell) => [name, ...seen.map((one, at) => tell(one, at))];
     const components = [...new Set(seen.flatMap(one => Object.keys(one.components)))].sort();
     const numbers = panel("Side by side", {wide: true});
-    numbers.set(table("Numbers of the runs", ["", ...seen.map(one => ({name: one.line.name, right: true}))], [
+    numbers.set(table("Numbers of the runs", ["measure", ...seen.map(one => ({name: one.line.name, right: true}))], [
       row("state", one => one.line.pace), row("policy", one => one.line.policy || "a training"), row("tasks", one => one.line.taskset || "—"), row("episodes", one => number(one.line.episodes)),
       row("solved", (one, at) => share(rate(one)) + (at ? delta(rate(one), rate(first), share) : "")), row("mean reward", (one, at) => signed(one.line.reward) + (at ? delta(one.line.reward, first.line.reward, value => value.toFixed(2)) : "")),
       row("turns", one => one.turns === null ? "—" : one.turns.toFixed(1)), row("time", one => lasting(one.line.seconds)), row("faults of the policy", one => number(one.owners.policy || 0)), row("faults of tasks", one => number(one.owners.task || 0)), row("faults of the house", one => number(one.owners.house || 0)), row("masked", one => number(one.masked)),
@@ -31,7 +31,7 @@ export async function show(place, query, signal) {
     const solved = panel("Share solved");
     solved.set(bars(seen.map(one => [one.line.name, "good", rate(one) || 0, go("run", {run: one.line.name})]), "Share solved", {format: share, top: 1}));
     const time = panel("Mean reward by time since the beginning"), drawn = chart();
-    drawn.draw(lines(seen.map(one => ({name: one.line.name, points: one.moments.filter(at => at.reward !== null).map(at => [at.unix_seconds - one.line.created_unix_seconds, at.reward])})), {what: "Mean reward by seconds since the beginning", format: lasting, bottom: Math.min(0, ...seen.flatMap(one => one.moments.map(at => at.reward ?? 0)))}));
+    drawn.draw(() => lines(seen.map(one => ({name: one.line.name, points: one.moments.filter(at => at.reward !== null).map(at => [at.unix_seconds - one.line.created_unix_seconds, at.reward])})), {what: "Mean reward by seconds since the beginning", format: lasting, bottom: Math.min(0, ...seen.flatMap(one => one.moments.map(at => at.reward ?? 0)))}));
     time.set(drawn.element);
     const faults = seen.map(one => { const made = panel(`Commonest faults of ${one.line.name}`); made.set(one.faults.length ? bars(one.faults.map(fault => [`${fault.fault} (${fault.owner})`, fault.owner === "policy" ? "warn" : fault.owner === "task" ? "violet" : "bad", fault.count]), "Faults") : h("p.empty", {}, "No fault.")); return made.element; });
     body.replaceChildren(numbers.element, solved.element, time.element, ...faults);

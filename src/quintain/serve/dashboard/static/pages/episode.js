@@ -34,7 +34,7 @@ function again(told, house, run, id) {
   return [h("div.command", {}, house.replays && last > 0 ? [step, button] : null, command, h("button", {type: "button", onclick: async event => { if (await copy(words())) event.target.textContent = "Copied"; }}, "Copy")), answer];
 }
 function block(text, run, episode) {
-  const pre = h("pre.code", {tabindex: "0", role: "region", "aria-label": text.title || text.field || "text"}, text.text || "(empty)");
+  const pre = h("pre.code", {tabindex: "0", role: "group", "aria-label": text.title || text.field || "text"}, text.text || "(empty)");
   const left = text.chars - text.text.length;
   const more = left > 0 ? h("button", {type: "button", onclick: async () => {
     more.disabled = true;
@@ -54,7 +54,7 @@ export function verdictOf(verdict) {
   return [facts([["tests passed", `${verdict.passed} of ${verdict.total}`], ["isolation", verdict.level], ["time", lasting(verdict.wall_seconds)], verdict.runs > 1 ? ["runs that agree", verdict.runs] : null]),
     verdict.fault ? h("p.small", {}, badge(verdict.owner), " ", verdict.fault) : null,
     h("details", {open: verdict.tests.some(test => test.passed !== "passed")}, h("summary.small", {}, `Tests (${verdict.tests.length} shown)`), h("ul.tests", {}, verdict.tests.map(test => h("li", {}, badge(test.passed), h("span", {}, test.id), test.fault ? h("span.muted", {}, test.fault) : null)))),
-    verdict.evidence.length ? h("details", {open: !verdict.solved}, h("summary.small", {}, `Evidence (${verdict.evidence.length})`), verdict.evidence.map(([source, text]) => h("div", {}, h("h4.small.muted", {}, source), h("pre.code", {tabindex: "0", role: "region", "aria-label": `evidence: ${source}`}, text)))) : null];
+    verdict.evidence.length ? h("details", {open: !verdict.solved}, h("summary.small", {}, `Evidence (${verdict.evidence.length})`), verdict.evidence.map(([source, text]) => h("div", {}, h("h4.small.muted", {}, source), h("pre.code", {tabindex: "0", role: "group", "aria-label": `evidence: ${source}`}, text)))) : null];
 }
 export function rewardOf(part) {
   return [h("p", {}, h("span.total", {}, signed(part.total))),

@@ -53,7 +53,7 @@ function caseOf(found, act, undo) {
   const shown = {...verdict, passed, total: verdict.tests.length, solved: one.reward.solved, runs: verdict.runs ?? 1, wall_seconds: verdict.wall_seconds ?? 0, owner: verdict.fault?.owner || "", fault: verdict.fault ? `${verdict.fault.kind}: ${verdict.fault.message}` : "",
     tests: [...verdict.tests].sort((a, b) => (a.passed === "passed") - (b.passed === "passed")).slice(0, 60).map(test => ({id: test.id, passed: test.passed, fault: test.fault ? test.fault.message : ""})), evidence: (verdict.evidence || []).map(item => [item.source, item.text])};
   const box = (title, ...children) => { const made = panel(title); made.set(...children); return made.element; };
-  const code = (label, text) => h("pre.code", {tabindex: "0", role: "region", "aria-label": label}, text);
+  const code = (label, text) => h("pre.code", {tabindex: "0", role: "group", "aria-label": label}, text);
   const flags = one.flags || [];
   return [h("div.title", {}, h("h2", {}, `Case ${found.case}: ${one.task}`), badge(one.reward.solved ? "solved" : "failed"), flags.map(flag => badge(flag.detector, "warn"))),
     h("div.side", {},

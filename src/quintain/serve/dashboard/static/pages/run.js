@@ -32,10 +32,10 @@ export async function show(place, query, signal) {
       tile("Episodes", number(all), `${number(line.open)} open`), tile("Solved", all ? share(line.solved / all) : "—", `${number(line.solved)} episodes`), tile("Mean reward", signed(line.reward), seen.masked ? `${seen.masked} masked by flags` : "of those that have one"),
       tile("Throughput", `${number(seen.per_minute)}`, "closed in the last minute"), tile("Turns", seen.turns === null ? "—" : seen.turns.toFixed(1), "mean of an episode"), tile("Time", lasting(line.seconds), line.pace === "live" ? "so far" : "from first to last"));
     p.states.element.hidden = p.closed.element.hidden = p.time.element.hidden = p.spread.element.hidden = p.owners.element.hidden = p.faults.element.hidden = p.tasks.element.hidden = line.is_training;
-    charts.states.draw(stack(STATES.map(([name, mood]) => [name, mood, states[name] || 0]), "Episodes by state"));
-    charts.closed.draw(throughput(seen.moments, seen.step_seconds));
-    charts.time.draw(rewardsOverTime(seen.moments));
-    charts.spread.draw(histogram(seen.rewards));
+    charts.states.draw(() => stack(STATES.map(([name, mood]) => [name, mood, states[name] || 0]), "Episodes by state"));
+    charts.closed.draw(() => throughput(seen.moments, seen.step_seconds));
+    charts.time.draw(() => rewardsOverTime(seen.moments));
+    charts.spread.draw(() => histogram(seen.rewards));
     const owned = (name, label, mood) => [label, mood, seen.owners[name] || 0, go("episodes", {run, owner: name})];
     p.owners.set(bars([owned("policy", "policy: its answer failed", "warn"), owned("task", "task: not fit to be asked", "violet"), owned("house", "house: ours", "bad")], "Faults by owner"));
     p.faults.set(seen.faults.length ? bars(seen.faults.map(one => [`${one.fault} (${one.owner})`, one.owner === "policy" ? "warn" : one.owner === "task" ? "violet" : "bad", one.count, go("episodes", {run, fault: one.fault})]), "Commonest faults") : h("p.empty", {}, "No fault so far."));
@@ -51,9 +51,9 @@ export async function show(place, query, signal) {
     p.flags.element.hidden = !flags.length;
     p.flags.set(bars(flags.map(([name, value]) => [name, "warn", value, go("episodes", {run, flag: name})]), "Flags by detector"));
     p.learning.element.hidden = !seen.curves.length;
-    if (seen.curves.length) charts.learning.draw(lines(seen.curves, {what: "Learning curve", height: 240}));
+    if (seen.curves.length) charts.learning.draw(() => lines(seen.curves, {what: "Learning curve", height: 240}));
     p.versions.element.hidden = !seen.versions.length;
-    if (seen.versions.length) charts.versions.draw(lines(seen.versions, {what: "By policy version", height: 220}));
+    if (seen.versions.length) charts.versions.draw(() => lines(seen.versions, {what: "By policy version", height: 220}));
     const now = Date.now();
     if (before && (before.line.pace !== line.pace || (now - told > 15000 && before.line.solved !== line.solved))) {
       told = now;

@@ -13,7 +13,7 @@ export async function show(place, query, signal) {
     compare.textContent = chosen.size ? `Compare ${chosen.size} run${chosen.size > 1 ? "s" : ""}` : "Compare";
   };
   place.append(h("div.title", {}, h("h1", {}, "Runs"), compare), h("p.lead", {}, "What goes on now, and what came of everything before. Choose two or more to compare them."), tiles,
-    h("div.grid", {}, list.element, faults.element, solved.element));
+    h("div.grid.two", {}, list.element, faults.element, solved.element));
   const draw = lines => {
     const live = lines.filter(line => line.pace === "live"), sum = name => lines.reduce((all, line) => all + (line[name] || 0), 0);
     const owners = {policy: 0, task: 0, house: 0};
