@@ -1,7 +1,10 @@
-"""The HTTP faces: a model that is served, and a gateway that records what agents sample of one."""
+"""The HTTP faces: the API and its client, a model that is served, and a gateway that records what agents sample."""
 
+from quintain.serve.api import OPERATIONS, Api
 from quintain.serve.base import Asked, Exchange, Refused, Sampler, Upstream
 from quintain.serve.capture import Captured, threads_of
+from quintain.serve.client import ApiError, AsyncClient, Client
+from quintain.serve.connections import Doorkeeper
 from quintain.serve.dashboard import (
     Alarms,
     AlarmsView,
@@ -18,14 +21,35 @@ from quintain.serve.dashboard import (
     board,
 )
 from quintain.serve.gateway import Allowance, Gateway
+from quintain.serve.homes import Home
+from quintain.serve.keys import Key, KeyRing, Quota
 from quintain.serve.listening import listening
 from quintain.serve.metrics import metrics_app
 from quintain.serve.model_server import ModelServer
+from quintain.serve.openapi import document
+from quintain.serve.playing import Player
 from quintain.serve.upstream import ChatUpstream, CompletionsSampler, TokenUpstream
+from quintain.serve.words import (
+    Done,
+    Ended,
+    Numbered,
+    Offer,
+    Piece,
+    Problem,
+    Refusal,
+    RunAsked,
+    RunState,
+    RunView,
+    Scope,
+    TasksetView,
+    To,
+)
 
 __all__ = [
-    "Alarms", "AlarmsView", "AlertLine", "Allowance", "Asked", "Captured", "CaseView", "ChatUpstream",
-    "CompletionsSampler", "Declined", "Exchange", "Gateway", "HoldLine", "ModelServer", "Move", "Refused", "Replays",
-    "ReviewStats", "Reviews", "Sampler", "Standings", "TaskStanding", "TokenUpstream", "Upstream", "board",
-    "listening", "metrics_app", "threads_of",
+    "Alarms", "AlarmsView", "AlertLine", "Allowance", "Api", "ApiError", "Asked", "AsyncClient", "Captured",
+    "CaseView", "ChatUpstream", "Client", "CompletionsSampler", "Declined", "Done", "Doorkeeper", "Ended", "Exchange",
+    "Gateway", "HoldLine", "Home", "Key", "KeyRing", "ModelServer", "Move", "Numbered", "OPERATIONS", "Offer",
+    "Piece", "Player", "Problem", "Quota", "Refusal", "Refused", "Replays", "ReviewStats", "Reviews", "RunAsked",
+    "RunState", "RunView", "Sampler", "Scope", "Standings", "TaskStanding", "TasksetView", "To", "TokenUpstream",
+    "Upstream", "board", "document", "listening", "metrics_app", "threads_of",
 ]

@@ -9,15 +9,17 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 
 @asynccontextmanager
 async def listening(
-    app: Starlette, *, host: str = "127.0.0.1", port: int = 0, most_at_once: int = 4096, grace_seconds: int = 5,
+    app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, most_at_once: int | None = 4096, grace_seconds: int = 5,
+    protocol: type[asyncio.Protocol] | None = None,
 ) -> AsyncIterator[str]:
-    """`async with listening(app) as url`. Port 0 takes a free one. Beyond `most_at_once` connections the answer is 503.
-    At the end open requests have `grace_seconds`. Raises OSError for a port that is taken."""
+    """`async with listening(app) as url`. Port 0 takes a free one. Beyond `most_at_once` connections the answer is 503
+    (None: whoever made `protocol`, uvicorn's protocol for HTTP, counts them). At the end open requests have
+    `grace_seconds`. Raises OSError for a port that is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as door:
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -25,7 +27,8 @@ async def listening(
         door.listen(1024)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, lifespan="off", limit_concurrency=most_at_once,
-            timeout_graceful_shutdown=grace_seconds, timeout_keep_alive=60)
+            timeout_graceful_shutdown=grace_seconds, timeout_keep_alive=60, http=protocol or "auto",
+            proxy_headers=False, server_header=False)
         server = _Server(config)
         async with asyncio.TaskGroup() as crew:
             serving = crew.create_task(server.serve(sockets=[door]))
