@@ -32,7 +32,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     series: tuple[Series, ...] = ()
 
-    def value(self, metric: str, **labels: str) -> float:
+    def value(self, metric: str, /, **labels: str) -> float:
         """The sum over all lines of a metric with these labels (0 where there is none): of a histogram, the number of
         readings. Raises KeyError for a metric or label that is not declared."""
         declared = METRICS[metric].label_names
@@ -57,7 +57,7 @@ class Meters:
         self._known: dict[tuple[str, str], set[str]] = {}
         self._folded: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}  # of known values only: bounded as they
 
-    def add(self, metric: str, amount: float = 1.0, **labels: str) -> None:
+    def add(self, metric: str, amount: float = 1.0, /, **labels: str) -> None:
         """To a counter, or to a gauge that goes up and down."""
         declared = self._declared(metric, labels)
         if declared.kind is Kind.HISTOGRAM:
@@ -70,7 +70,7 @@ class Meters:
             key = self._key(declared, labels)
             lines[key] = lines.get(key, 0.0) + amount
 
-    def set(self, metric: str, value: float, **labels: str) -> None:
+    def set(self, metric: str, value: float, /, **labels: str) -> None:
         declared = self._declared(metric, labels)
         if declared.kind is not Kind.GAUGE:
             raise ValueError(f"{metric} is a {declared.kind.value}: only a gauge can be set")
@@ -86,7 +86,7 @@ class Meters:
         with self._mutex:
             self._numbers.pop(metric, None)
 
-    def observe(self, metric: str, value: float, **labels: str) -> None:
+    def observe(self, metric: str, value: float, /, **labels: str) -> None:
         declared = self._declared(metric, labels)
         if declared.kind is not Kind.HISTOGRAM:
             raise ValueError(f"{metric} is a {declared.kind.value}: only a histogram observes")
