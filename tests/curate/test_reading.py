@@ -7,6 +7,7 @@ import base64
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from quintain.curate import Finding, Mechanism, Neighbours, Result, Site, mechan
 from quintain.curate.base import Check
 from quintain.curate.checks import Duplicates, Leaks, Schema, Spec, Static
 from quintain.curate.nulls import nulls_of
+from quintain.curate.site import resealed
 from quintain.curate.sketch import similarity, sketch
 from quintain.sandbox import NativeBackend
 from quintain.tasks import Item
@@ -67,6 +69,17 @@ def test_tests_that_test_nothing_fail_alone_and_warn_among_others() -> None:
 ], ids=["file", "base64", "hex", "instructions", "tests"])
 def test_a_solution_that_can_be_read_is_a_leak(files: dict[str, bytes], asked: str) -> None:
     assert failing(look(Leaks(), clamp_task(files=files, asked=asked))) == {"leak"}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_solution_in_a_variable_is_a_leak(packed: bool) -> None:
+    solve = "sort -u words.txt > sorted.txt\n"
+    item = script_task(HEAD + "cmp a b && echo 1 > /logs/verifier/reward.txt\n", solve=solve)
+    held = base64.b64encode(solve.encode()).decode() if packed else f"yes\n{solve}"
+    suite = msgspec.structs.replace(item.exam.hidden, answer_env={"HINT": held, "LANG": "C"})
+    leaky = resealed(item, exam=msgspec.structs.replace(item.exam, hidden=suite))
+    (problem,) = look(Leaks(), leaky).problems
+    assert look(Leaks(), item).result is Result.PASS and (problem.code, problem.file) == ("leak", "$HINT")
 
 
 def test_a_helper_that_the_instructions_give_is_no_leak() -> None:

@@ -1,7 +1,8 @@
 """Step 9: whether the solution, or the tests, can be read by whoever answers.
 
-Covers: lines of the author's answer in the instructions, in the files as given and in the image's build context, also
-packed in base64 or hex; hidden test files among the given ones; a repository with its objects inside the task.
+Covers: lines of the author's answer in the instructions, in the files as given, in the variables that are set for it
+and in the image's build context, also packed in base64 or hex; hidden test files among the given ones; a repository
+with its objects inside the task.
 Does not cover: encrypted solutions whose key is elsewhere (`static` names such files), images of a registry.
 """
 
@@ -32,7 +33,7 @@ class Leaks:
     """Reads; runs nothing."""
 
     name = "leaks"
-    version = "3"
+    version = "4"
     runs = False
 
     async def examine(self, item: Item, site: Site, earlier: Mapping[str, Finding]) -> Finding:
@@ -42,12 +43,14 @@ class Leaks:
 
 
 def _given(item: Item) -> dict[str, bytes]:
-    """What can be read besides the instructions: files as given, and what the image is built from."""
+    """What can be read besides the instructions: files as given, what the image is built from, and variables."""
     suite = item.exam.hidden
-    package = suite.package.files if isinstance(suite, ScriptSuite) and suite.package else {}
+    script = suite if isinstance(suite, ScriptSuite) else None
+    package = script.package.files if script and script.package else {}
+    variables = {f"${name}": value.encode() for name, value in (script.answer_env if script else {}).items()}
     shown = visible_files(item.exam.visible)
-    return {p: c for p, c in {**item.task.files, **{p: c for p, c in package.items() if p.startswith("environment/")}
-                              }.items() if p not in shown}
+    built = {p: c for p, c in package.items() if p.startswith("environment/")}
+    return {p: c for p, c in {**item.task.files, **built, **variables}.items() if p not in shown}
 
 
 def _history(item: Item) -> Iterator[Problem]:
