@@ -305,11 +305,12 @@ WRITER = """
             told.write(f"{name}-{number}\\n")
 """
 COMPACTOR = """
-    import sys
+    import sys, time
     from pathlib import Path
     from quintain.store import Library
     while True:
         Library(Path(sys.argv[1])).compact()
+        time.sleep(0.05)
 """
 
 
@@ -323,7 +324,7 @@ def test_writers_and_two_compactors_that_are_killed_lose_nothing_and_double_noth
     with Run.create(tmp_path / "runs", ASKED, name="r") as run:
         living: list[subprocess.Popen[bytes]] = []
         try:
-            for turn in range(4):
+            for turn in range(3):
                 living.append(start(WRITER, run.path, f"w{turn}", tmp_path / f"told-{turn}"))
                 while len(living) < 3 or (turn % 2 == 0 and len(living) < 4):
                     living.append(start(COMPACTOR, tmp_path / "runs"))
