@@ -154,10 +154,10 @@ def _print(told: Told, rescored: Sequence[Rescored]) -> None:
     out = console()
     summary = told.summary
     for one in [one for one in rescored if one.changed][:40]:
-        after = one.after.total if one.after else 0.0
+        paid = one.after.total if one.after else 0.0
         solved = "" if one.after is None or one.after.solved is one.before.solved else (
             "  not solved any more" if one.before.solved else "  solved now")
-        out.print(f"{one.episode}: {one.before.total:+.3f} -> {after:+.3f}{solved}", markup=False)
+        out.print(f"{one.episode}: {one.before.total:+.3f} -> {paid:+.3f}{solved}", markup=False)
     before = "none" if summary.mean_before is None else f"{summary.mean_before:+.3f}"
     after = "none" if summary.mean_after is None else f"{summary.mean_after:+.3f}"
     out.print(f"{summary.attempts} attempts, {summary.unjudged} of them not judged; {summary.changed} changed, "

@@ -94,6 +94,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--places", type=click.IntRange(min=1), metavar="K",
               help="Tasks of one step [default: as many as fill the sandboxes].")
 @basing
+@click.option("--keep-files", is_flag=True, help="Keep what each step stood on (a shell's files after each command, "
+              "what is installed), to go back to it with quintain replay.")
 @click.option("--backend", default="native", show_default=True, help="What makes the sandboxes.")
 @click.option("--base-url", metavar="URL", help="Of the OpenAI-compatible endpoint; the key comes from OPENAI_API_KEY.")
 @click.option("--model", help="The model's name there, for --policy openai.")
@@ -105,7 +107,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 def command(
     ctx: click.Context, tasks: str | None, policy: str | None, size: int, sandboxes: int, seed: int, choice: Choice,
     out: Path | None, resume: Path | None, health: Path | None, curriculum: int | None, fleet: Fleet | None,
-    places: int | None, bases: tuple[str, ...], backend: str, base_url: str | None, model: str | None,
+    places: int | None, bases: tuple[str, ...], keep_files: bool, backend: str, base_url: str | None, model: str | None,
     temperature: float | None, max_tokens: int | None, as_json: bool, watching: Watching,
 ) -> None:
     """Let a policy attempt TASKS in sandboxes, and keep what happened in a run folder.
@@ -151,6 +153,7 @@ def command(
                 **({"health": str(health.resolve())} if health is not None else {}),
                 **({"curriculum": _text(Plan.of(
                     curriculum, places, sandboxes=sandboxes, size=size, tasks=len(chosen)))} if curriculum else {}),
+                **({"keep_files": "yes"} if keep_files else {}),
                 **({"bases": msgspec.json.encode(dict(map(pair_of, bases))).decode()} if bases else {}),
             },
         )
@@ -267,6 +270,7 @@ async def _collect(
             ledger = Path(health) if health else None
             async with watched(run, parts.tasks, watching, health=ledger) as eyes, open_house(
                 parts.backend, bases=bases, meter=metering(eyes),
+                keep_in=run.path if "keep_files" in asked.options else None,
             ) as environment, tended(
                 environment, parts.backend, parts.tasks, ledger, run=run.name, bases=bases,
             ) as tending:

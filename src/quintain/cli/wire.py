@@ -21,7 +21,7 @@ from quintain.types import HouseError, Message, Opened, Sampled, TaskError, Turn
 if TYPE_CHECKING:
     from quintain.env import Environment
     from quintain.policy import Policy
-    from quintain.sandbox import Backend, Snapshots
+    from quintain.sandbox import Backend, Snapshot, Snapshots
 
 POLICIES = "oracle, null, repair, openai:MODEL, replay:RUN, trained:RUN, or MODULE:ATTRIBUTE"
 
@@ -97,10 +97,13 @@ def cache_folder() -> Path:
 @asynccontextmanager
 async def open_house(
     backend: Backend, *, bases: Mapping[str, str] | None = None, meter: Callable[[Backend], Backend] = lambda b: b,
+    keep_in: Path | None = None,
 ) -> AsyncIterator[Environment]:
     """Where work of every kind is run and judged, in sandboxes of this backend; closes the backend too. All detectors
     look at code, ours and those that installed packages offer. `bases`: see `quintain.grade.World`; `meter` may put
-    what counts sandboxes before the backend. Verdicts that a sick verifier gave are named on stderr at the end."""
+    what counts sandboxes before the backend. `keep_in` is a run folder that keeps what each step stood on (a shell's
+    files after each command, and what is installed). Verdicts that a sick verifier gave are named on stderr at the
+    end."""
     from quintain.env import ByKind, CodeEnvironment, ShellEnvironment
     from quintain.grade import Health, Oracle
     from quintain.guard import open_detectors
@@ -113,10 +116,11 @@ async def open_house(
         health = Health(oracle)
         environment = ByKind([
             CodeEnvironment(seen, oracle=oracle, health=health, detectors=open_detectors()),
-            ShellEnvironment(cast("Snapshots", seen_images), cache=cache_folder(), bases=bases),
+            ShellEnvironment(cast("Snapshots", seen_images), cache=cache_folder(), bases=bases,
+                             keep=None if keep_in is None else _keeper(keep_in)),
         ])
         try:
-            yield environment
+            yield environment if keep_in is None else _noting(environment, keep_in, images, bases)
             for void in await health.settle():
                 click.echo(f"void, not to be trained on: {', '.join(void.names)} ({void.fault.message})", err=True)
         finally:
@@ -125,6 +129,21 @@ async def open_house(
         if images is not backend:
             await images.aclose()
         await backend.aclose()
+
+
+def _keeper(run: Path) -> Callable[[Snapshot], str]:
+    from quintain.store import LocalBlobs
+
+    blobs = LocalBlobs(run / "blobs")
+    return lambda snapshot: blobs.put(snapshot.encode())
+
+
+def _noting(environment: Environment, run: Path, images: Snapshots, bases: Mapping[str, str] | None) -> Environment:
+    from quintain.grade import World
+    from quintain.replay import Noting, survey
+
+    world = World(images, cache=cache_folder(), bases=bases)
+    return Noting(environment, run, lambda image: survey(images, image), world.image)
 
 
 def images_backend(backend: Backend) -> Snapshots:
