@@ -93,7 +93,12 @@ def _view(standing: Standing) -> StandingView:
         evidence=last.evidence if last else "", suspensions=standing.suspensions, verdicts=standing.chart.verdicts)
 
 
-_EXAMPLE = TasksetAsked(name="mine", files={"double.toml": b'id = "double"\n'})
+_EXAMPLE = TasksetAsked(name="mine", files={
+    "double/task.toml": b'id = "double"\n',
+    "double/instructions.md": b"Write a function double(x) that returns twice x, in solution.py.\n",
+    "double/tests/test_double.py": b"from solution import double\n\n\ndef test_double():\n    assert double(4) == 8\n",
+    "double/oracle/solution.py": b"def double(x):\n    return 2 * x\n",
+})
 
 OPERATIONS = (
     Operation(id="getOffer", method="GET", path="/v1/offer", scope=Scope.TASKS_READ,

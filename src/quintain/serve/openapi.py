@@ -68,10 +68,10 @@ def _reply(operation: Operation, shown: dict[int, Any]) -> dict[str, Any]:
     if operation.media == BYTES:
         return {"description": "The bytes.", "content": {BYTES: {"schema": {"type": "string", "format": "binary"}}}}
     if operation.media == SSE:
-        return {"description": "Server-sent events.", "content": {SSE: {"schema": {"type": "string"}}}}
+        return {"description": "Server-sent events.", "content": {SSE: {}}}
     content: dict[str, Any] = {JSON: {"schema": shown[id(operation.reply)]}}
     if operation.id == "runCommand":
-        content[SSE] = {"schema": {"type": "string"}}
+        content[SSE] = {}
     return {"description": "Done.", "content": content}
 
 
