@@ -4,7 +4,8 @@ Counted as ingested are steps whose four events (Sampled with 300 letters, 40 ou
 log-probabilities, Built with one file, Ran with what it printed, Said) have been acknowledged by `Segment.append`,
 checked that they read back equal, one frame for each episode of eight steps; making up the texts and numbers is in the
 time too. Then they are compacted to Parquet, and asked through `Library`. `jsonl_bytes_per_step` is what the same
-events take as lines of a `Journal`.
+events take as lines of a `Journal`; `ingest_cpu_us` and `compact_cpu_us` are CPU time for each step, which alone says
+much on a machine that others use.
 
 --quick: 40,000 steps. --steps N, --writers N.
 """
@@ -114,9 +115,11 @@ class Maker:
 def write(run: Path, writer: int, episodes: int, barrier: Barrier) -> None:
     maker = Maker(writer)
     barrier.wait()
+    start = time.process_time()
     with Segment(run / "segments", LocalBlobs(run / "blobs")) as segment:
         for number in range(episodes):
             segment.append(*maker.episode(f"w{writer}-{number:06}#0"))
+    (run.parent.parent / f"cpu-{writer}").write_text(str(time.process_time() - start))
 
 
 def ingest(run: Path, writers: int, episodes: int) -> float:
@@ -192,7 +195,10 @@ def main() -> None:
             kept = sum(path.stat().st_size for path in (run.path / "segments").iterdir())
             run.finish(Result(episodes=episodes, solved=0))
         library = Library(folder / "runs")
+        library.query("SELECT count(*) FROM runs")  # imports what it needs
+        cpu = time.process_time()
         made = library.compact()
+        cpu = time.process_time() - cpu
         status = library.status()
         assert status.rows["steps"] == steps and not status.aside and not status.pending, status
         (folder / "lines").mkdir()
@@ -203,7 +209,9 @@ def main() -> None:
             steps=steps, ingest_per_s=round(steps / seconds), **answers, bytes_per_step=round(status.bytes / steps),
             steps_table_bytes_per_step=round(sum(p.stat().st_size for p in by_table.rglob("*.parquet")) / steps),
             segment_bytes_per_step=round(kept / steps), jsonl_bytes_per_step=round(lines),
-            compact_per_s=round(steps / made.seconds), writers=said.writers, events=made.events, parts=status.parts,
+            ingest_cpu_us=round(sum(float(path.read_text()) for path in folder.glob("cpu-*")) / steps * 1e6, 1),
+            compact_per_s=round(steps / made.seconds), compact_cpu_us=round(cpu / steps * 1e6, 1),
+            writers=said.writers, events=made.events, parts=status.parts,
         )
     finally:
         shutil.rmtree(folder)
