@@ -154,6 +154,7 @@ def test_a_run_in_a_cluster_goes_on_when_a_worker_and_its_host_are_killed(cluste
     assert not list(cluster.folder.glob("quintain-hosts-*/*")), "its hosts' folders go with it"
 
 
+@pytest.mark.whole
 def test_a_drained_node_gives_back_and_a_run_whose_head_is_lost_ends_to_be_resumed(
     cluster: Cluster, tmp_path: Path,
 ) -> None:
