@@ -41,7 +41,7 @@ POLICY = f'''\
 from quintain.types import Turn
 
 HOSTILE = {HOSTILE!r}
-WRONG = "```python\\ndef total(numbers):\\n    print(" + repr(HOSTILE) + " * 200)\\n    return 0\\n```"
+WRONG = "```python\\ndef total(numbers):\\n    print(" + repr(HOSTILE) + ")\\n    return 0\\n```"
 RIGHT = "```python\\ndef total(numbers):\\n    return sum(numbers)\\n```"
 
 
@@ -50,7 +50,7 @@ class Sly:
 
     async def act(self, conversation, *, task, seed):
         first = len(conversation) <= 2
-        return Turn(text=(HOSTILE + "\\n" + WRONG) if first else RIGHT, policy_version="1" if first else "2")
+        return Turn(text=(HOSTILE * 120 + "\\n" + WRONG) if first else RIGHT, policy_version="1" if first else "2")
 
     async def aclose(self):
         pass

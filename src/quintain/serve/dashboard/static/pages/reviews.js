@@ -30,8 +30,10 @@ export async function show(place, query, signal) {
   const tried = async work => {
     if (busy) return;
     busy = true;
-    try { await work(); await count(); } catch (error) { if (!signal.aborted) { tell(error.message); say(error.message); } }
-    busy = false;
+    const told = error => { if (!signal.aborted) { tell(error.message); say(error.message); } };
+    try { await work(); } catch (error) { told(error); }
+    busy = false;  // the next key counts at once, whether the tiles are up to date or not
+    count().catch(told);
   };
   const next = (note = "") => reviewer ? tried(async () => draw((await post("reviews/next", {reviewer})).case, note)) : (body.replaceChildren(h("div.panel", {}, h("p", {}, "Say who you are, and the first case is shown."))), who.focus());
   const act = decision => current && tried(async () => {
