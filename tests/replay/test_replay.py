@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -284,47 +281,6 @@ def test_the_command_says_what_came_out_and_opens_a_shell_in_that_very_state(run
     missing = quintain("replay", "nobody", cwd=run_of_two)
     assert missing.returncode == 2
     assert "found 'nobody'" in missing.stderr
-
-
-def test_at_a_terminal_the_shell_has_one_and_killing_it_leaves_no_sandbox(run_of_two: Path) -> None:
-    ours, theirs = pty.openpty()
-    shell = subprocess.Popen([sys.executable, "-m", "quintain", "replay", "add", "--step", "2", "--shell"],
-                             cwd=run_of_two, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
-    os.close(theirs)
-    seen = b""
-    try:
-        os.write(ours, b"tty; grep return solution.py; sleep 4711 & echo up-$((40 + 2))\n")
-        until = time.monotonic() + 30
-        while b"up-42" not in seen and time.monotonic() < until:
-            seen += _read(ours)
-        assert b"/dev/pts/" in seen
-        assert b"return a + b" in seen
-    finally:
-        shell.kill()
-        shell.wait()
-        os.close(ours)
-    until = time.monotonic() + 10
-    while b"sleep\x004711" in _commands() and time.monotonic() < until:
-        time.sleep(0.1)
-    assert b"sleep\x004711" not in _commands()
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 4096)
-    except OSError as error:  # whoever had its other end is gone
-        raise AssertionError("the shell ended") from error
-
-
-def _commands() -> bytes:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                found.append((entry / "cmdline").read_bytes())
-            except OSError:
-                continue
-    return b"\n".join(found)
 
 
 def test_a_snapshot_that_is_lost_is_no_snapshot() -> None:

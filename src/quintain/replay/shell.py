@@ -152,7 +152,7 @@ def _size() -> tuple[int, int]:
 def _raw(descriptor: int) -> Iterator[None]:
     """The person's own terminal hands every key on."""
     before = termios.tcgetattr(descriptor)
-    tty.setraw(descriptor)
+    tty.setraw(descriptor, termios.TCSADRAIN)  # what was typed ahead is kept
     try:
         yield
     finally:
