@@ -47,9 +47,11 @@ async def load(url: str, key: str, paths: list[str], *, rate: float, seconds: fl
 
         async def one(path: str, due: float) -> None:
             nonlocal bad
-            found = await client.get(path)
+            try:
+                bad += (await client.get(path)).status_code != 200
+            except httpx.TransportError:  # turned away
+                bad += 1
             delays.append(time.monotonic() - due)
-            bad += found.status_code != 200
 
         began = time.monotonic()
         async with asyncio.TaskGroup() as group:
@@ -62,11 +64,12 @@ async def load(url: str, key: str, paths: list[str], *, rate: float, seconds: fl
 
 
 async def silent(url: str, count: int) -> list[asyncio.StreamWriter]:
-    """Open connections that say nothing; those that are turned away count too."""
+    """Open connections that say nothing, from twenty addresses; those that are turned away count too."""
     place, held = urlsplit(url), []
-    for _ in range(count):
+    for nth in range(count):
         try:
-            held.append((await asyncio.open_connection(place.hostname, place.port))[1])
+            held.append((await asyncio.open_connection(
+                place.hostname, place.port, local_addr=(f"127.0.1.{1 + nth % 20}", 0)))[1])
         except OSError:
             await asyncio.sleep(0.01)
     return held
