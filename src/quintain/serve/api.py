@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.applications import Starlette
@@ -18,7 +19,6 @@ from starlette.types import Scope as Scoped
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from quintain import __version__
-from quintain.sandbox import Backend
 from quintain.serve import of_runs, of_sandboxes, of_tasks
 from quintain.serve.bounds import AuditLog
 from quintain.serve.connections import Doorkeeper
@@ -31,6 +31,9 @@ from quintain.serve.operation import JSON, Call, House, Operation
 from quintain.serve.playing import Player, Plays
 from quintain.serve.words import EventsAsked, Health, Refusal, Scope
 from quintain.types import HouseError
+
+if TYPE_CHECKING:  # told what makes sandboxes, it knows none itself
+    from quintain.sandbox import Backend
 
 
 async def _health(house: House, call: Call) -> object:

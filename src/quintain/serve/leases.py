@@ -9,14 +9,16 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from quintain.sandbox import Backend, Interactive
 from quintain.serve.keys import Quota
 from quintain.serve.words import CommandAsked, Done, Piece, Refusal, SandboxView, absent
 from quintain.types import MEBIBYTE, HouseError, Limits, Outcome
+
+if TYPE_CHECKING:  # told what makes sandboxes, it knows none itself
+    from quintain.sandbox import Backend, Interactive
 
 _log = logging.getLogger(__name__)
 #: Of a sandbox of the API, and the most of it that can be asked for.
