@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
+import select
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -281,6 +287,66 @@ def test_the_command_says_what_came_out_and_opens_a_shell_in_that_very_state(run
     missing = quintain("replay", "nobody", cwd=run_of_two)
     assert missing.returncode == 2
     assert "found 'nobody'" in missing.stderr
+
+
+def test_at_a_terminal_each_line_is_answered_before_the_next_is_typed(run_of_two: Path) -> None:
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "quintain", "replay", "add", "--step", "1", "--shell"]
+    shell = subprocess.Popen(words, cwd=run_of_two, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    said = b""
+    try:
+        for line, answer in (("", b"$ "), ("echo $((6*7))", b"\r42\r"), ("echo $((7*8))", b"\r56\r"), ("pwd", b"k\r")):
+            os.write(ours, line.encode() + b"\r" if line else b"")
+            while answer not in said:
+                assert select.select([ours], [], [], 60)[0], f"no answer to {line!r} after {said!r}"
+                said += os.read(ours, 4096)
+            said = b""
+        os.write(ours, b"exit 7\r")
+        assert shell.wait(60) == 7
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(ours)
+
+
+def test_a_replay_that_is_killed_leaves_no_sandbox(run_of_two: Path) -> None:
+    words = [sys.executable, "-m", "quintain", "replay", "add", "--step", "1", "--shell"]
+    shell = subprocess.Popen(words, cwd=run_of_two, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert shell.stdin is not None and shell.stdout is not None
+    shell.stdin.write(b"echo ready; sleep 600")
+    shell.stdin.close()
+    assert shell.stdout.readline() == b"ready\n"
+    there = below(shell.pid)
+    assert len(there) >= 3
+    shell.kill()
+    shell.wait()
+    until(lambda: not there & below(1))
+    shell.stdout.close()
+
+
+def below(root: int) -> set[tuple[int, str]]:
+    """Those that came of a process, by (id, time of start)."""
+    born: dict[int, list[tuple[int, str]]] = {}
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit():
+                words = (entry / "stat").read_text().rpartition(")")[2].split()
+                born.setdefault(int(words[1]), []).append((int(entry.name), words[19]))
+    found = set(born.get(root, ()))
+    left = list(found)
+    while left:
+        new = born.get(left.pop()[0], [])
+        found.update(new)
+        left += new
+    return found
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.05)
 
 
 def test_a_snapshot_that_is_lost_is_no_snapshot() -> None:

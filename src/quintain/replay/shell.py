@@ -118,19 +118,28 @@ async def _scripted(inside: Inside, told: int) -> int:
 
 
 async def _typed(process: Process) -> None:
-    loop = asyncio.get_running_loop()
     descriptor = sys.stdin.fileno()
+    while not process.ended:
+        await _readable(descriptor)
+        data = os.read(descriptor, _PIECE)
+        if not data:
+            await process.end_input()
+            return
+        await process.send(data)
+
+
+async def _readable(descriptor: int) -> None:
+    """Until a read would not wait. Told once: an event that is set twice for one key would have the read wait."""
+    loop = asyncio.get_running_loop()
     ready = asyncio.Event()
-    loop.add_reader(descriptor, ready.set)
+
+    def tell() -> None:
+        loop.remove_reader(descriptor)
+        ready.set()
+
+    loop.add_reader(descriptor, tell)
     try:
-        while not process.ended:
-            await ready.wait()
-            ready.clear()
-            data = os.read(descriptor, _PIECE)
-            if not data:
-                await process.end_input()
-                return
-            await process.send(data)
+        await ready.wait()
     finally:
         loop.remove_reader(descriptor)
 
