@@ -1,9 +1,10 @@
 """The mutants by which the field's figure for HumanEval can be had again: 1,768, of which its tests notice 88.3 %.
 
 Whoever measured it (20 of 164 suites notice fewer than 80 %, 44 fewer than 90 %, the worst 41 %) named no operators.
-Of the textbook's, 29,120 choices make from 1,763 to 1,773 mutants; these were picked because they come near: 1,768 mutants,
-20 suites, 41 % (48 suites under 90 %), so that they agree is no evidence of anything. Mutants that nobody could tell from the original count as alive, as they did there. Which 20
-it were is not known: 8 suites are weak by every one of those choices.
+Of the textbook's, 29,120 choices make from 1,763 to 1,773 mutants; these were picked because they come near: 1,768
+mutants, 20 suites, 41 % (48 suites under 90 %), so that they agree is no evidence of anything. Mutants that nobody
+could tell from the original count as alive, as they did there. Which 20 it were is not known: 8 suites are weak by
+every one of those choices.
 """
 
 from __future__ import annotations
