@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from quintain.curate.sighting import is_torn
-from quintain.env import Answer, Environment, Feedback, Shown, Work
+from quintain.env import Around, Environment, Work
 from quintain.tasks import Item
 from quintain.types import (
     CLASS_OF,
@@ -19,17 +19,12 @@ from quintain.types import (
     Fault,
     FaultKind,
     Flag,
-    Limits,
-    Message,
     Owner,
     Passed,
-    Program,
     Reward,
     Severity,
-    Task,
     TestResult,
     Trainable,
-    Turn,
     Verdict,
 )
 
@@ -39,31 +34,15 @@ SHARE = 0.5
 _BY_CHANCE = frozenset("CDEFJ")
 
 
-class Diagnosing:
+class Diagnosing(Around):
     """Another environment whose failed verdicts are reached once more, with another seed, where the answer was nearly
     right. Keeps `Environment`; raises what it raises."""
 
     def __init__(self, inner: Environment, *, share: float = SHARE) -> None:
         if not 0.0 <= share <= 1.0:
             raise ValueError(f"share must be in [0, 1], found {share}")
-        self._inner = inner
+        super().__init__(inner)
         self._share = share
-
-    @property
-    def kind(self) -> str:
-        return self._inner.kind
-
-    def opening(self, task: Task) -> tuple[Message, ...]:
-        return self._inner.opening(task)
-
-    def build(self, task: Task, turn: Turn, *, previous: Program | None) -> Answer | Fault:
-        return self._inner.build(task, turn, previous=previous)
-
-    def shows(self, item: Item) -> bool:
-        return self._inner.shows(item)
-
-    async def run(self, item: Item, program: Program, *, episode: str, limits: Limits) -> Shown:
-        return await self._inner.run(item, program, episode=episode, limits=limits)
 
     async def grade(self, item: Item, work: Work, *, episode: str, seed: int) -> tuple[Verdict, Reward]:
         """The first verdict and its reward; masked where the retry contradicts it."""
@@ -72,15 +51,6 @@ class Diagnosing:
             return verdict, reward
         again, _ = await self._inner.grade(item, work, episode=episode, seed=(seed + 7919) % 2**31)
         return diagnosed(verdict, reward, again)
-
-    def say(self, task: Task, feedback: Feedback) -> Message:
-        return self._inner.say(task, feedback)
-
-    async def leave(self, episode: str) -> None:
-        await self._inner.leave(episode)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
 
 def diagnosed(verdict: Verdict, reward: Reward, again: Verdict) -> tuple[Verdict, Reward]:

@@ -1,5 +1,6 @@
 """Kinds of work: how each is asked, run, judged, and talked about."""
 
+from quintain.env.around import Around
 from quintain.env.base import Answer, Enterable, Environment, Feedback, Inside, Shown, Work
 from quintain.env.by_kind import ByKind
 from quintain.env.code import CodeEnvironment
@@ -7,6 +8,6 @@ from quintain.env.shell import ShellEnvironment
 from quintain.env.terse import TerseEnvironment
 
 __all__ = [
-    "Answer", "ByKind", "CodeEnvironment", "Enterable", "Environment", "Feedback", "Inside", "ShellEnvironment",
-    "Shown", "TerseEnvironment", "Work",
+    "Answer", "Around", "ByKind", "CodeEnvironment", "Enterable", "Environment", "Feedback", "Inside",
+    "ShellEnvironment", "Shown", "TerseEnvironment", "Work",
 ]

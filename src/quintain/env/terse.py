@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
-from quintain.env.base import Answer, Environment, Feedback, Shown, Work
-from quintain.tasks import Item
-from quintain.types import Fault, Limits, Message, Passed, Program, Reward, Role, Task, Turn, Verdict
+from quintain.env.around import Around
+from quintain.env.base import Answer, Feedback
+from quintain.types import Fault, Message, Passed, Program, Role, Task, Turn
 
 #: At most so many characters of what was wrong are told.
 TOLD_CHARS = 120
 
 
-class TerseEnvironment:
+class TerseEnvironment(Around):
     """`TerseEnvironment(CodeEnvironment(backend))`: everything is run and judged as there. The opening is the language
     and the instructions, a reply without a fence is the whole program, and of a wrong one the policy is told in one
     line what was wrong first, as far as it may know. For small models and short programs: a few dozen tokens a turn."""
-
-    def __init__(self, inner: Environment) -> None:
-        self._inner = inner
-
-    @property
-    def kind(self) -> str:
-        return self._inner.kind
 
     def opening(self, task: Task) -> tuple[Message, ...]:
         return (Message(role=Role.SYSTEM, text=f"Reply in {task.entry.language} only."),
@@ -34,23 +27,8 @@ class TerseEnvironment:
         fenced = f"```{task.entry.language}\n{turn.text.strip()}\n```\n"
         return self._inner.build(task, msgspec.structs.replace(turn, text=fenced), previous=previous)
 
-    def shows(self, item: Item) -> bool:
-        return self._inner.shows(item)
-
-    async def run(self, item: Item, program: Program, *, episode: str, limits: Limits) -> Shown:
-        return await self._inner.run(item, program, episode=episode, limits=limits)
-
-    async def grade(self, item: Item, work: Work, *, episode: str, seed: int) -> tuple[Verdict, Reward]:
-        return await self._inner.grade(item, work, episode=episode, seed=seed)
-
     def say(self, task: Task, feedback: Feedback) -> Message:
         return Message(role=Role.USER, text="Right." if feedback.solved else f"Wrong: {_first(feedback)}")
-
-    async def leave(self, episode: str) -> None:
-        await self._inner.leave(episode)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
 
 def _first(feedback: Feedback) -> str:

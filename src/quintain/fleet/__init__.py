@@ -3,6 +3,7 @@
 from quintain.fleet._card import Card, Count, Full, Gone, Lease, Place, Terms
 from quintain.fleet._shelf import Shelf
 from quintain.fleet.base import BODY_BYTES, Job, Kept, Line, Queue, Stats
+from quintain.fleet.ending import end_process, told_within
 from quintain.fleet.entries import Answer, End, Entry, Reconciled, State, Tally, Tried
 from quintain.fleet.fit import Asking, Berth, need_of
 from quintain.fleet.guards import Guard, Sentry, heed, quota, strictest
@@ -34,7 +35,7 @@ __all__ = [
     "Lease", "Left", "Line", "Load", "MemoryQueue", "Moves", "NatsQueue", "NatsServer", "Order", "POD_FOLDER", "Pace",
     "Pacing", "Place", "Placement", "Planner", "Post", "QUARANTINED", "Queue", "Race", "RayAddress", "Reconciled",
     "Register", "Report", "Room", "STALLED", "Scenario", "Sentry", "Share", "Shelf", "Spares", "SqliteQueue", "State",
-    "Stats", "Submission", "Tail", "Tally", "Terms", "Tried", "Weather", "Why", "Witness", "Worker", "World", "heed",
-    "manifests", "nats_server", "need_of", "open_queue", "order", "quota", "reconcile", "serve_nats", "simulate",
-    "strictest", "submit", "supervise", "usual_loads", "watchdog",
+    "Stats", "Submission", "Tail", "Tally", "Terms", "Tried", "Weather", "Why", "Witness", "Worker", "World",
+    "end_process", "heed", "manifests", "nats_server", "need_of", "open_queue", "order", "quota", "reconcile",
+    "serve_nats", "simulate", "strictest", "submit", "supervise", "told_within", "usual_loads", "watchdog",
 ]

@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from quintain.fleet._subjects import Subjects
-from quintain.fleet.local import told_within
+from quintain.fleet.ending import told_within
 from quintain.types import FaultKind, HouseError
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from quintain.fleet.base import Queue
+from quintain.fleet.ending import end_process, told_within
 from quintain.fleet.entries import Tally
 from quintain.fleet.register import Register, reconcile
 from quintain.rollout import settle
@@ -123,27 +124,10 @@ async def _live(process: asyncio.subprocess.Process, crew: Crew, told: asyncio.E
             telling.cancel()
             ended.cancel()
     finally:
-        await settle(_end(process, crew.drain_seconds), within=crew.drain_seconds + _SLACK_SECONDS)
+        await settle(_ended(process, crew.drain_seconds), within=crew.drain_seconds + _SLACK_SECONDS)
     return process.returncode
 
 
-async def _end(process: asyncio.subprocess.Process, seconds: float) -> None:
-    if process.returncode is not None:
-        return
-    process.terminate()
-    try:
-        async with asyncio.timeout(seconds):
-            await process.wait()
-    except TimeoutError:
+async def _ended(process: asyncio.subprocess.Process, seconds: float) -> None:
+    if not await end_process(process, seconds):
         _log.warning("worker %d did not end within %g s: killed", process.pid, seconds)
-        process.kill()
-        await process.wait()
-
-
-async def told_within(told: asyncio.Event, seconds: float) -> None:
-    """Until it is told, or so long."""
-    try:
-        async with asyncio.timeout(seconds):
-            await told.wait()
-    except TimeoutError:
-        pass

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from quintain.fleet.ending import end_process
 from quintain.types import FaultKind, HouseError
 
 _UP_SECONDS = 20.0
@@ -54,7 +55,7 @@ async def serve_nats(folder: Path, *, port: int = -1, token: str | None = None) 
         address = await _address(process, folder)
         yield NatsServer(process, address.replace("nats://", f"nats://{token}@", 1))
     finally:
-        await _end(process)
+        await end_process(process, _DOWN_SECONDS)
 
 
 def _configure(folder: Path, port: int, token: str) -> Path:
@@ -96,15 +97,3 @@ async def _address(process: asyncio.subprocess.Process, folder: Path) -> str:
     except TimeoutError:
         raise HouseError(FaultKind.STORE_ERROR, f"nats-server did not come up within {_UP_SECONDS:g} s: see "
                                                 f"{folder / 'nats.log'}") from None
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    process.terminate()
-    try:
-        async with asyncio.timeout(_DOWN_SECONDS):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()

@@ -18,22 +18,18 @@ from typing import cast
 import msgspec
 
 from quintain import __version__
-from quintain.env import Answer, Environment, Feedback, Shown, Work
+from quintain.env import Around, Environment, Shown, Work
 from quintain.grade import verifier_build
 from quintain.sandbox import Backend, Forking
 from quintain.store import Ledger
 from quintain.tasks import Item
 from quintain.types import (
     MEBIBYTE,
-    Fault,
     HouseError,
     Limits,
-    Message,
     Network,
     Program,
     Reward,
-    Task,
-    Turn,
     Verdict,
 )
 
@@ -124,7 +120,7 @@ def noted(folder: Path) -> dict[str, Surroundings]:
     return {one.image: one for one in Ledger(folder / NAME, Surroundings).read()}
 
 
-class Noting:
+class Noting(Around):
     """Keeps `Environment`: an environment that notes, before an image is first used, what programs stand on in it.
 
     `look` is `survey` of a backend and an image; `image_of` says which image a task means. A survey that fails is no
@@ -135,42 +131,20 @@ class Noting:
         self, inner: Environment, folder: Path, look: Callable[[str], Awaitable[Surroundings]],
         image_of: Callable[[Item], str],
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._ledger = Ledger(folder / NAME, Surroundings)
         self._look = look
         self._image_of = image_of
         self._known: dict[str, asyncio.Lock] = {}
         self._done: set[str] = set()
 
-    @property
-    def kind(self) -> str:
-        return self._inner.kind
-
-    def opening(self, task: Task) -> tuple[Message, ...]:
-        return self._inner.opening(task)
-
-    def build(self, task: Task, turn: Turn, *, previous: Program | None) -> Answer | Fault:
-        return self._inner.build(task, turn, previous=previous)
-
-    def shows(self, item: Item) -> bool:
-        return self._inner.shows(item)
-
     async def run(self, item: Item, program: Program, *, episode: str, limits: Limits) -> Shown:
         await self._note(item)
-        return await self._inner.run(item, program, episode=episode, limits=limits)
+        return await super().run(item, program, episode=episode, limits=limits)
 
     async def grade(self, item: Item, work: Work, *, episode: str, seed: int) -> tuple[Verdict, Reward]:
         await self._note(item)
-        return await self._inner.grade(item, work, episode=episode, seed=seed)
-
-    def say(self, task: Task, feedback: Feedback) -> Message:
-        return self._inner.say(task, feedback)
-
-    async def leave(self, episode: str) -> None:
-        await self._inner.leave(episode)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+        return await super().grade(item, work, episode=episode, seed=seed)
 
     async def _note(self, item: Item) -> None:
         image = self._image_of(item)

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import msgspec
 
+from quintain.fleet import end_process, told_within
 from quintain.rollout import settle
 from quintain.serve.homes import JOURNAL, Home, Homes, Served, read_served, write_served
 from quintain.serve.keys import Quota
@@ -229,7 +230,7 @@ class Plays:
         """How the process ended, and what it said last."""
         until = time.monotonic() + _LOCK_SECONDS
         while _is_written(folder) and time.monotonic() < until:  # by who played it before us, and is about to end
-            await _told_within(stopping, 0.2)
+            await told_within(stopping, 0.2)
         setpriv = shutil.which("setpriv")
         dying = [setpriv, "--pdeathsig", "TERM"] if setpriv else []
         process = await asyncio.create_subprocess_exec(
@@ -247,14 +248,14 @@ class Plays:
                 hearing.cancel()
                 watching.cancel()
         finally:
-            await settle(_end(process, self._drain_seconds), within=self._drain_seconds + 5)
+            await settle(end_process(process, self._drain_seconds), within=self._drain_seconds + 5)
         return process.returncode, told.decode("utf-8", "replace").strip()
 
     async def _watch(self, tenant: str, run: str, stopping: asyncio.Event) -> None:
         """Until it is to end: it is told so, or its tenant keeps too much."""
         home, most = self._homes.of(tenant), self._quota(tenant).kept_bytes
         while not stopping.is_set():
-            await _told_within(stopping, _LOOK_SECONDS)
+            await told_within(stopping, _LOOK_SECONDS)
             kept = await asyncio.to_thread(home.kept_bytes)
             if kept > most and not stopping.is_set():
                 self._runs[tenant][run] = msgspec.structs.replace(
@@ -271,14 +272,6 @@ class Plays:
         return served
 
 
-async def _told_within(told: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await told.wait()
-    except TimeoutError:
-        pass
-
-
 async def _hear(process: asyncio.subprocess.Process, told: bytearray) -> None:
     """All that it says, of which the end is kept."""
     assert process.stdout is not None
@@ -286,18 +279,6 @@ async def _hear(process: asyncio.subprocess.Process, told: bytearray) -> None:
         told += piece
         del told[:-_TOLD_BYTES]
     await process.wait()
-
-
-async def _end(process: asyncio.subprocess.Process, seconds: float) -> None:
-    if process.returncode is not None:
-        return
-    process.terminate()
-    try:
-        async with asyncio.timeout(seconds):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
 
 
 def _is_written(folder: Path) -> bool:
