@@ -183,7 +183,7 @@ def test_a_worker_gives_back_what_does_not_fit_and_nothing_is_lost(tmp_path: Pat
             told.set()
         [whale] = await queue.peek(place=Place.DELAYED)
         assert whale.job.id == "whale#0"
-        assert "w is too small for it: it needs Room(cpus=0.0, memory_bytes=99" in whale.reason
+        assert "w is too small for it: it needs" in whale.reason
         await register.aclose()
 
     asyncio.run(main())
