@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-ABREAST := $(shell $(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))")
+# Where the house says so, Python compiles all of us again at each of some hundred starts.
+unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(wildcard src/quintain/sandbox/native/*.c src/quintain/sandbox/native/*.h)
 
 .PHONY: demo test whole check bench docs torch ray nodes clean venv
@@ -28,10 +29,9 @@ demo: $(READY)
 	$(BIN)/python examples/demo.py $(if $(TAKE),--take $(TAKE))
 	$(BIN)/python examples/learn.py $(if $(TAKE),--take $(TAKE))
 
-# Side by side first, by file, those that take long before the others, one more at once than there are CPUs, because a third
-# of their time is waiting; then those that must be alone. TESTS=tests/grade runs one room.
+# Side by side first, by file, those that take long before the others; then those that must be alone. TESTS=tests/grade runs one room.
 test: $(READY)
-	$(BIN)/python -m pytest -n $(ABREAST) --dist loadfile --no-loadscope-reorder --durations=12 -m "not alone and not whole" $(TESTS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations=12 -m "not alone and not whole" $(TESTS)
 	$(BIN)/python -m pytest -m "alone and not whole" $(TESTS) || test $$? = 5
 
 # What make test plays a part of: the whole conformance kit on each backend, trainings that are killed.
