@@ -22,7 +22,7 @@ from tests.flow.house import SLOW, closings, command, last_json, needs_sandbox, 
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [
-    pytest.mark.alone, pytest.mark.slow, needs_sandbox,
+    pytest.mark.alone, pytest.mark.slow, pytest.mark.whole, needs_sandbox,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the package ray (the extra ray)"),
 ]
 PATIENCE_SECONDS = 100.0
@@ -154,7 +154,6 @@ def test_a_run_in_a_cluster_goes_on_when_a_worker_and_its_host_are_killed(cluste
     assert not list(cluster.folder.glob("quintain-hosts-*/*")), "its hosts' folders go with it"
 
 
-@pytest.mark.whole
 def test_a_drained_node_gives_back_and_a_run_whose_head_is_lost_ends_to_be_resumed(
     cluster: Cluster, tmp_path: Path,
 ) -> None:

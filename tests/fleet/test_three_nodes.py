@@ -63,7 +63,9 @@ def hosted(nodes: Nodes, folder: Path, env: dict[str, str]) -> Iterator[None]:
             one.wait(20)
 
 
-@pytest.mark.parametrize(("form", "what", "disturbance"), CASES, ids=[f"{form}-{what}" for form, what, _ in CASES])
+@pytest.mark.parametrize(("form", "what", "disturbance"), [
+    pytest.param(*case, id="-".join(case[:2]), marks=[pytest.mark.whole] if case is CASES[1] else []) for case in CASES
+])
 def test_when_nodes_are_lost_in_the_middle_everything_arrives_once_and_in_time(
     form: str, what: str, disturbance: Disturbance, tmp_path: Path,
 ) -> None:

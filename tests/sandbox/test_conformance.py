@@ -65,7 +65,7 @@ def test_the_native_backend_passes() -> None:
     accept(run_kit(lambda: NativeBackend(warm=Warm())), not_offered=set())
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @needs(BubblewrapBackend().probe())
 def test_bubblewrap_passes() -> None:
     accept(run_kit(BubblewrapBackend), not_offered={"cpu-of-the-tree", "identity-warm", "inodes"})
@@ -86,6 +86,7 @@ SOME = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [
+    pytest.param(BubblewrapBackend, marks=needs(BubblewrapBackend().probe())),
     pytest.param(GvisorBackend, marks=needs(GvisorBackend().probe())),
     pytest.param(ContainerBackend, marks=needs(ContainerBackend().probe())),
 ])
