@@ -64,6 +64,29 @@ def test_what_a_person_stopped_stays_stopped_and_what_a_guard_stopped_ends_with_
     asyncio.run(main())
 
 
+def test_what_a_guard_stopped_before_it_was_killed_is_resumed_by_its_successor(tmp_path: Path) -> None:
+    async def main() -> None:
+        queue = MemoryQueue()
+        await put(queue, "sick", 1)
+        await put(queue, "by-hand", 1)
+        await queue.stop("by-hand")
+        kept = tmp_path / "stopped.json"
+        first = asyncio.create_task(heed(queue, lambda kind, line: "no" if kind == "sick" else "",
+                                         told=asyncio.Event(), look_seconds=0.01, kept=kept))
+        await until_stopped(queue, "sick", stopped=True)
+        first.cancel()  # it has no time to resume anything
+        await asyncio.wait([first])
+        assert (await queue.stats()).kinds["sick"].stopped
+        told = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(heed(queue, lambda kind, line: "", told=told, look_seconds=0.01, kept=kept))
+            await until_stopped(queue, "sick", stopped=False)
+            told.set()
+        assert (await queue.stats()).kinds["by-hand"].stopped
+
+    asyncio.run(main())
+
+
 def test_a_quota_bounds_what_is_out_and_the_strictest_guard_decides() -> None:
     most = quota({"code": 2})
     assert most("code", Line(count=Count(leased=1))) == ""

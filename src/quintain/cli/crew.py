@@ -230,7 +230,7 @@ async def crewed(
             async with asyncio.TaskGroup() as group:
                 group.create_task(_kept(keep(rows, opened, told)))
                 if guard is not None:
-                    group.create_task(heed(opened, guard, told=told, hear=_hear))
+                    group.create_task(heed(opened, guard, told=told, hear=_hear, kept=run.path / "stopped.json"))
                 try:
                     yield Gathering(run, rows, opened, watch=watch, admits=admits)
                 finally:

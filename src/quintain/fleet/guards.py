@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from quintain.fleet._card import Lease
 from quintain.fleet.base import Job, Line, Queue
@@ -70,24 +73,31 @@ def strictest(*guards: Guard) -> Guard:
 
 async def heed(
     queue: Queue, guard: Guard, *, told: asyncio.Event, look_seconds: float = 0.5,
-    hear: Callable[[str, str], None] = lambda kind, why: None,
+    hear: Callable[[str, str], None] = lambda kind, why: None, kept: Path | None = None,
 ) -> None:
     """Stop and resume the kinds of a queue as the guard says, until `told` is set, and then resume what the guard had
     stopped. No job is lost: those of a stopped kind wait in their order, and what runs goes on. What somebody else
     stopped (`quintain queue stop`) is left alone. `hear` is told of each change: the kind, and why (nothing: resumed).
+    `kept` is a file of what the guard has stopped: who follows after a kill takes it for its own, or nobody would ever
+    resume it.
     """
-    ours: dict[str, str] = {}
+    ours, is_old = _read(kept), True
     while True:
         try:
-            for kind, line in (await queue.stats()).kinds.items():
+            kinds = (await queue.stats()).kinds
+            if is_old:  # of what was written down, only what was then done, and nobody has undone since
+                ours, is_old = {kind: why for kind, why in ours.items() if kind in kinds and kinds[kind].stopped}, False
+            for kind, line in kinds.items():
                 why = "" if told.is_set() else guard(kind, line)
                 if why and kind not in ours and not line.stopped:
-                    await queue.stop(kind)
                     ours[kind] = why
+                    _write(kept, ours)
+                    await queue.stop(kind)
                     hear(kind, why)
                 elif not why and kind in ours:
                     await queue.resume(kind)
                     del ours[kind]
+                    _write(kept, ours)
                     hear(kind, "")
         except HouseError as error:
             _log.warning("no news of the queue: %s", error)
@@ -98,3 +108,24 @@ async def heed(
                 await told.wait()
         except TimeoutError:
             pass
+
+
+def _read(kept: Path | None) -> dict[str, str]:
+    if kept is None or not kept.exists():
+        return {}
+    try:
+        return msgspec.json.decode(kept.read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError) as error:
+        _log.warning("%s: expected the kinds that a guard has stopped, found %s", kept, error)
+        return {}
+
+
+def _write(kept: Path | None, ours: Mapping[str, str]) -> None:
+    if kept is None:
+        return
+    try:
+        new = kept.with_suffix(".new")
+        new.write_bytes(msgspec.json.encode(ours))
+        new.replace(kept)
+    except OSError as error:
+        _log.warning("%s: cannot be written: %s", kept, error)
