@@ -182,8 +182,9 @@ def clears(eyes: Eyes | None) -> Callable[[Item], Clearance]:
 
 
 def guard_of(gate: Gate, run: str) -> Guard:
-    """For a queue: stops the kinds that the gate stops. When nothing else is to be done, what a breaker has stopped is
-    tried at once: to wait longer would help nobody."""
+    """For a queue: stops the kinds that the gate stops. A kind that is probed is handed out, and each worker takes no
+    more of it than the probes: what counts as out here may be the leases of dead workers, which last while it is
+    stopped. When nothing else is to be done, what a breaker has stopped is probed at once."""
     lines: dict[str, Line] = {}
 
     def is_idle(kind: str) -> bool:
@@ -198,7 +199,7 @@ def guard_of(gate: Gate, run: str) -> Guard:
         if hold is not None and hold.by == "breaker" and not hold.is_probed and is_idle(kind):
             gate.probe_now(Scope.KIND, kind)
             hold = gate.hold(Scope.KIND, kind)
-        if hold is None or (hold.is_probed and line.count.leased < hold.probes):
+        if hold is None or hold.is_probed:
             return ""
         return str(hold)
 
