@@ -250,10 +250,11 @@ async def settled(folder: Path, before: tuple[set[str], set[str]]) -> tuple[int,
     """How many dead slots' leftovers a cleaning took away, and what was still there afterwards."""
     until = time.monotonic() + SETTLE_SECONDS
     swept = clean().removed
+    reap()  # the first process of a process namespace ends only when whoever has inherited its others has buried them
     while (left := left_behind(folder, before)) and time.monotonic() < until:
         await asyncio.sleep(0.5)
+        reap()
         swept += clean().removed
-    reap()
     return swept, left
 
 
@@ -313,7 +314,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=40)
     parser.add_argument("--size", type=int, default=8, help="episodes of each task")
     parser.add_argument("--pause", type=float, default=1.1, help="mean seconds between two kills")
-    parser.add_argument("--within", type=float, default=300.0, help="seconds after which nobody is killed any more")
+    parser.add_argument("--within", type=float, default=600.0, help="seconds after which nobody is killed any more")
     parser.add_argument("--keep", type=Path, help="a folder to work in, which stays")
     options = parser.parse_args()
     if options.quick:
