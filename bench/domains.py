@@ -1,0 +1,130 @@
+"""Kinds of work, each as a family of tasks of our own: `python bench/domains.py [--only NAME]... [--take N] [--admit]`.
+
+Per family the JSON line has `tasks`, `oracle` and `null` (shares of the tasks that the author's answer and the null
+answers solve), `hacks` and `hacks_paid` (tricks tried, and paid), with `--admit` also `admitted` (by the gate of
+`quintain admit --quick`), and the seconds of CPU. What did not come out as it should is printed above it. Everything is
+asked, run and judged by the house that `quintain run` opens.
+
+A family is one entry of FAMILIES: the set's name for `open_taskset`, and the tricks for one of its tasks, each a name
+and the replies of an episode, one a turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from _machine import Account, finish
+
+from quintain.cli.admit import open_site
+from quintain.cli.answers import null_replies, oracle_reply, reply_of
+from quintain.cli.wire import open_backend, open_house
+from quintain.curate import admit, neighbours_of, standard_checks
+from quintain.curate.battery import fitting, words_of_item, written
+from quintain.env import Environment
+from quintain.policy import ScriptedPolicy
+from quintain.rollout import Driver, Patience, tickets
+from quintain.tasks import Item, Taskset, open_taskset
+from quintain.types import Episode
+
+#: A trick's name, and what is said turn after turn.
+Hacks = Mapping[str, Sequence[str]]
+
+
+class Family(NamedTuple):
+    spec: str
+    hacks: Callable[[Item], Hacks]
+
+
+def code_hacks(item: Item) -> Hacks:
+    """The battery of the gate that goes against what tests compare, written into the task."""
+    words = words_of_item(item)
+    return {one.name: [reply_of(written(one, words, item.task.entry.path), item)]
+            for one in fitting(item, words.kind) if one.is_against_tests}
+
+
+#: Each kind of work: one entry.
+FAMILIES: dict[str, Family] = {
+    "code": Family("humaneval?shuffle=0&take=24", code_hacks),
+}
+
+
+class Played(NamedTuple):
+    what: str
+    episode: Episode
+
+
+async def play(environment: Environment, room: asyncio.Semaphore, item: Item, what: str, said: Sequence[str]) -> Played:
+    """One episode of prepared replies; afterwards the policy gives up."""
+    (ticket,) = tickets(item, size=1, seed=0)
+    driver = Driver(environment, ScriptedPolicy({item.task.id: said}), lambda event: None,
+                    patience=Patience(run_seconds=600.0, grade_seconds=1200.0))
+    async with room:
+        return Played(what, await driver.play(ticket))
+
+
+async def figures_of(name: str, family: Family, *, take: int | None, gate: bool) -> dict[str, object]:
+    tasks = open_taskset(family.spec)
+    tasks = tasks if take is None else tasks.take(take)
+    items, room = list(tasks), asyncio.Semaphore(2 * len(os.sched_getaffinity(0)))
+    oracle, null, hacks = [], [], []
+    async with open_house(open_backend("native")) as environment, asyncio.TaskGroup() as group:
+
+        def start(item: Item, what: str, said: Sequence[str]) -> asyncio.Task[Played]:
+            return group.create_task(play(environment, room, item, what, said))
+
+        for item in items:
+            oracle.append(start(item, "oracle", [oracle_reply(item)]))
+            null += [start(item, f"null {n}", [reply]) for n, reply in enumerate(null_replies(item))]
+            hacks += [start(item, f"hack {what}", said) for what, said in family.hacks(item).items()]
+    done = {what: [task.result() for task in made] for what, made in
+            (("oracle", oracle), ("null", null), ("hacks", hacks))}
+    for what, played in done.items():
+        for one in played:
+            if one.episode.solved is not (what == "oracle") or one.episode.broken:
+                print(f"{name}: {one.episode.task}: {one.what}: solved={one.episode.solved} "
+                      f"stop={one.episode.stop} {one.episode.broken or ''}")
+    solved = {what: sum(one.episode.solved for one in played) for what, played in done.items()}
+    found: dict[str, object] = {
+        "tasks": len(items), "oracle": solved["oracle"] / max(1, len(items)),
+        "null": solved["null"] / max(1, len(done["null"])), "hacks": len(hacks), "hacks_paid": solved["hacks"],
+        "broken": sum(one.episode.broken is not None for played in done.values() for one in played),
+    }
+    return {**found, "admitted": await admitted(name, tasks)} if gate else found
+
+
+async def admitted(name: str, tasks: Taskset) -> int:
+    """How many tasks the quick gate lets in; why others are not is printed."""
+    count = 0
+    async with open_site(sandboxes=2 * len(os.sched_getaffinity(0)), bases={}) as site:
+        async for one in admit(tasks, site, standard_checks(neighbours=neighbours_of(tasks), quick=True)):
+            good = one.ruling.value == "admitted"
+            count += good
+            if not good:
+                print(f"{name}: {one.task}: {one.ruling.value}: {'; '.join(p.text for p in one.problems)}")
+    return count
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", choices=sorted(FAMILIES), help="these families (default: all)")
+    parser.add_argument("--take", type=int, help="so many tasks of each (default: all)")
+    parser.add_argument("--admit", action="store_true", help="ask the quick gate too")
+    options = parser.parse_args()
+    told: dict[str, object] = {}
+    with Account() as account:
+        for name in options.only or FAMILIES:
+            began = account.seconds()
+            started = time.monotonic()
+            figures = asyncio.run(figures_of(name, FAMILIES[name], take=options.take, gate=options.admit))
+            told[name] = {**figures, "cpu_seconds": round(account.seconds() - began, 1),
+                          "seconds": round(time.monotonic() - started, 1)}
+    finish(**told)
+
+
+if __name__ == "__main__":
+    main()
