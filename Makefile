@@ -31,7 +31,7 @@ demo: $(READY)
 
 # Side by side first, by file, those that take long before the others; then those that must be alone. TESTS=tests/grade runs one room.
 test: $(READY)
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations=12 -m "not alone and not whole" $(TESTS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations=40 -m "not alone and not whole" $(TESTS)
 	$(BIN)/python -m pytest -m "alone and not whole" $(TESTS) || test $$? = 5
 
 # What make test plays a part of: the whole conformance kit on each backend, trainings that are killed.
