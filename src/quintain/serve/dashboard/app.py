@@ -62,7 +62,8 @@ def board(
             *(Route(path, _answered(_with_token(endpoint, secret)), methods=["POST"])
               for path, endpoint in post.items()),
         ],
-        middleware=[Middleware(Fence, hosts=tuple(hosts)), Middleware(GZipMiddleware, minimum_size=1024)],
+        middleware=[Middleware(Fence, hosts=tuple(hosts)),
+                    Middleware(GZipMiddleware, minimum_size=1024, compresslevel=3)],
     )
     app.state.token = secret
     return app
@@ -107,10 +108,9 @@ class _Room:
 
         run, episode = query_of(request, "run"), query_of(request, "episode")
         events = await asyncio.to_thread(self._looking.events, run, episode)
-        known = next(iter((await asyncio.to_thread(
-            self._looking.chosen, run, lambda one: one.id == episode))[0]), None)
+        line = await asyncio.to_thread(self._looking.episode, run, episode)
         steps = await asyncio.to_thread(timeline, events)
-        return _json({"run": run, "line": known.line if known else None, "steps": steps,
+        return _json({"run": run, "line": line, "steps": steps,
                       "folder": str(self._looking.path(run))})
 
     async def text(self, request: Request) -> Response:

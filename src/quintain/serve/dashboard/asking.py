@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Self
 
 import msgspec
@@ -14,8 +15,8 @@ from quintain.serve.dashboard.views import EpisodePage, State
 
 MOST = 200
 ORDERS: dict[str, Callable[[Known], float | str | int]] = {
-    "opened": lambda one: one.opened_unix_seconds, "reward": lambda one: -9.0 if one.reward is None else one.reward,
-    "turns": lambda one: one.turns, "seconds": lambda one: one.seconds, "task": lambda one: one.task,
+    "opened": attrgetter("opened_unix_seconds"), "reward": lambda one: -9.0 if one.reward is None else one.reward,
+    "turns": attrgetter("turns"), "seconds": attrgetter("seconds"), "task": attrgetter("task"),
 }
 
 
@@ -59,24 +60,29 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
             limit=max(1, _whole(query.get("limit", "50"), MOST)),
         )
 
-    def lets(self, one: Known) -> bool:
-        return (
-            (not self.states or one.state in self.states)
-            and (not self.owner or (one.owner is not None and one.owner.value == self.owner))
-            and (not self.kind or one.kind == self.kind) and (not self.fault or one.fault == self.fault)
-            and (not self.flag or self.flag in one.flags)
-            and (not self.text or self.text in f"{one.id}\n{one.task}\n{one.fault}\n{one.message}".casefold())
-        )
+    @property
+    def lets(self) -> list[Callable[[Known], bool]]:
+        """All that an episode must be like, what is cheap to see first."""
+        wanted: list[Callable[[Known], bool]] = []
+        if self.states:
+            wanted.append(lambda one: one.state in self.states)
+        if self.owner:
+            wanted.append(lambda one: one.owner is not None and one.owner.value == self.owner)
+        if self.kind:
+            wanted.append(lambda one: one.kind == self.kind)
+        if self.fault:
+            wanted.append(lambda one: one.fault == self.fault)
+        if self.flag:
+            wanted.append(lambda one: self.flag in one.flags)
+        if self.text:
+            wanted.append(lambda one: self.text in (one.words or one.searched))
+        return wanted
 
 
 def page_of(looking: Looking, run: str, asking: Asking) -> EpisodePage:
     """The episodes that are asked for. Raises HouseError for a run that is not there."""
-    found, kinds, faults, flags = looking.chosen(run, asking.lets)
-    found.sort(key=lambda one: one.id)
-    found.sort(key=ORDERS[asking.order], reverse=asking.falling)
-    shown = found[asking.offset:asking.offset + asking.limit]
-    return EpisodePage(run=run, total=len(found), episodes=tuple(one.line for one in shown),
-                       kinds=tuple(sorted(kinds)), faults=tuple(sorted(faults)), flags=tuple(sorted(flags)))
+    return looking.page(run, asking.lets, ORDERS[asking.order], falling=asking.falling, offset=asking.offset,
+                        limit=asking.limit)
 
 
 def query_of(request: Request, name: str) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-
 import msgspec
 
-from quintain.serve.dashboard.views import EpisodeLine, State, TaskLine, TaskStanding
+from quintain.serve.dashboard.sums import Sums
+from quintain.serve.dashboard.views import EpisodeLine, State
 from quintain.types import (
     Broke,
     Built,
@@ -29,7 +27,6 @@ from quintain.types import (
 )
 
 _FAULT_CHARS = 200
-_OWN_KEYS = 64  # so many components or detectors are told apart
 
 
 class Known(msgspec.Struct, kw_only=True):
@@ -54,6 +51,14 @@ class Known(msgspec.Struct, kw_only=True):
     flags: tuple[str, ...] = ()
     seconds: float = 0.0
     version: str = ""
+    words: str = ""  # what is searched, made when it is asked for first
+
+    @property
+    def searched(self) -> str:
+        """Everything that a search looks at."""
+        if not self.words:
+            self.words = f"{self.id}\n{self.task}\n{self.fault}\n{self.message}".casefold()
+        return self.words
 
     @property
     def closed_unix_seconds(self) -> float:
@@ -72,25 +77,31 @@ class Known(msgspec.Struct, kw_only=True):
 
 
 class Fold:
-    """Feed it each event once. `episodes` are in the order of their first event."""
+    """Feed it each event once. `episodes` are in the order of their first event, `sums` what they come to."""
 
     def __init__(self) -> None:
         self.episodes: dict[str, Known] = {}
+        self.sums = Sums()
         self.count = 0
 
     def feed(self, event: Event) -> None:
         """An event of an episode that was never opened is passed over."""
         self.count += 1
+        known = self.episodes.get(event.episode)
         if isinstance(event, Opened):
-            self.episodes[event.episode] = Known(
+            if known is not None:
+                self.sums.count(known, -1)
+            known = self.episodes[event.episode] = Known(
                 id=event.episode, task=event.task, kind=event.kind, group=event.group, attempt=event.attempt,
                 opened_unix_seconds=event.unix_seconds, seconds=event.at_seconds,
             )
+        elif known is None:
             return
-        known = self.episodes.get(event.episode)
-        if known is not None:
+        else:
+            self.sums.count(known, -1)
             known.seconds = event.at_seconds
             _step(known, event)
+        self.sums.count(known, 1)
 
 
 def _step(known: Known, event: Event) -> None:
@@ -118,6 +129,7 @@ def _step(known: Known, event: Event) -> None:
 
 def _blame(known: Known, fault: Fault) -> None:
     known.owner, known.fault, known.message = fault.owner, fault.label, fault.message[:_FAULT_CHARS]
+    known.words = ""
     if fault.owner is not Owner.POLICY:
         known.reward, known.solved, known.trainable = None, False, None
 
@@ -139,58 +151,8 @@ def _close(known: Known, stop: Stop) -> None:
         known.reward, known.solved, known.trainable, known.state = None, False, None, State.BROKEN
         return
     known.state = State.SOLVED if known.solved else State.FAILED
+    known.words = ""
     if known.solved:
         known.owner, known.fault, known.message = None, None, ""
     elif known.owner is None:
         known.owner, known.fault = Owner.POLICY, stop.value
-
-
-def counted(names: Iterable[str]) -> dict[str, int]:
-    """How often each name comes, the commonest first; at most 64 of them."""
-    return dict(Counter(names).most_common(_OWN_KEYS))
-
-
-def means(episodes: Iterable[Known]) -> dict[str, float]:
-    """The mean of each component of the rewards where it was measured."""
-    sums: dict[str, list[float]] = {}
-    for known in episodes:
-        for name, value in known.scores:
-            if name in sums or len(sums) < _OWN_KEYS:
-                one = sums.setdefault(name, [0.0, 0.0])
-                one[0] += value
-                one[1] += 1
-    return {name: total / count for name, (total, count) in sorted(sums.items())}
-
-
-def tasks_of(episodes: Iterable[Known], standings: Mapping[str, TaskStanding]) -> tuple[TaskLine, ...]:
-    """Every task that was played or stands in a ledger, those in trouble first."""
-    by_task: dict[str, list[Known]] = {task: [] for task in standings}
-    for known in episodes:
-        by_task.setdefault(known.task, []).append(known)
-    lines = [_task(task, played, standings.get(task)) for task, played in by_task.items()]
-    order = {"broken": 0, "never solved": 1, "mixed": 2, "always solved": 3, "not finished": 4}
-    unwell = {"suspended", "retired"}
-    return tuple(sorted(lines, key=lambda line: (
-        line.standing is None or line.standing.state not in unwell, order.get(line.fares, 9), line.task)))
-
-
-def fares_of(closed: int, solved: int, broken: int) -> str:
-    """How a task fares in one word or two."""
-    judged = closed - broken
-    if not closed:
-        return "not finished"
-    if broken * 2 > closed:
-        return "broken"
-    return "always solved" if solved == judged else "never solved" if not solved else "mixed"
-
-
-def _task(task: str, played: list[Known], standing: TaskStanding | None) -> TaskLine:
-    closed = [one for one in played if one.stop is not None]
-    rewards = [one.reward for one in closed if one.reward is not None]
-    solved, broken = sum(one.solved for one in closed), sum(one.state is State.BROKEN for one in closed)
-    faults = Counter(one.fault for one in closed if one.fault)
-    return TaskLine(
-        task=task, kind=played[0].kind if played else "", attempts=len(closed), solved=solved, broken=broken,
-        reward=sum(rewards) / len(rewards) if rewards else None, fares=fares_of(len(closed), solved, broken),
-        fault=faults.most_common(1)[0][0] if faults else None, standing=standing,
-    )

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from quintain.serve.dashboard.fold import Fold, Known, tasks_of
+from quintain.serve.dashboard.fold import Fold, Known
 from quintain.serve.dashboard.glance import overview, summed
 from quintain.serve.dashboard.training import TRAINING_FILES, Curves
 from quintain.serve.dashboard.views import (
     Alarms,
     AlarmsView,
+    EpisodeLine,
+    EpisodePage,
     Overview,
     Pace,
     RunLine,
@@ -55,9 +57,13 @@ class _Held:
             for event in self.tail.fresh():
                 self.fold.feed(event)
 
-    @property
-    def episodes(self) -> list[Known]:
-        return list(self.fold.episodes.values())
+    def at_a_glance(self, line: RunLine, max_age_seconds: float) -> Overview:
+        """Call it with the mutex held."""
+        self.refresh(max_age_seconds)
+        key = (self.fold.count, line.pace)
+        if self.made is None or self.made[0] != key:
+            self.made = key, overview(self.fold.sums, summed(self.fold.sums, line))
+        return self.made[1]
 
 
 class Looking:
@@ -84,49 +90,46 @@ class Looking:
     def lines(self) -> tuple[RunLine, ...]:
         """All runs, the newest first."""
         found, counted = [], 0
-        for name, path in self.paths().items():
+        for path in self.paths().values():
             line = _line(path)
             if line.episodes is None and not line.is_training and counted < MOST_COUNTED:
                 counted += 1
-                line = self.overview(name).line
+                line = self._glance(path, line).line
             found.append(line)
         return tuple(found)
 
     def overview(self, name: str) -> Overview:
         path = self._path(name)
         line = _line(path)
-        if line.is_training:
-            return Overview(line=line, states={}, owners={}, curves=self._curves_of(path).lines())
-        held = self._hold(path)
-        with held.mutex:
-            held.refresh(self._max_age_seconds)
-            key = (held.fold.count, line.pace)
-            if held.made is None or held.made[0] != key:
-                episodes = held.episodes
-                held.made = key, overview(episodes, summed(episodes, line))
-            made = held.made[1]
-        alarms = self.alarms(name)
+        alarms, curves = self.alarms(name), self._curves_of(path).lines()
+        made = Overview(line=line, states={}, owners={}) if line.is_training else self._glance(path, line)
         return msgspec.structs.replace(
-            made, damaged=held.tail.damaged, sandboxes=alarms.sandboxes,
-            alerts=sum(one.turn == "firing" for one in alarms.on), curves=self._curves_of(path).lines())
+            made, sandboxes=alarms.sandboxes, alerts=sum(one.turn == "firing" for one in alarms.on), curves=curves)
 
-    def episodes(self, name: str) -> list[Known]:
-        """Every episode, as copies that do not change any more."""
+    def page(
+        self, name: str, lets: Sequence[Callable[[Known], bool]], order: Callable[[Known], float | str | int], *,
+        falling: bool, offset: int, limit: int,
+    ) -> EpisodePage:
+        """`limit` of the episodes that all `lets` let through, from the `offset`-th in their order on; equal ones come
+        in the order in which they began. With all kinds, faults and detectors that there are."""
         held = self._hold(self._path(name))
         with held.mutex:
             held.refresh(self._max_age_seconds)
-            return [msgspec.structs.replace(known) for known in held.episodes]
+            known: Iterable[Known] = held.fold.episodes.values()
+            for let in lets:
+                known = filter(let, known)
+            found = sorted(known, key=order, reverse=falling)
+            sums = held.fold.sums
+            return EpisodePage(
+                run=name, total=len(found), episodes=tuple(one.line for one in found[offset:offset + limit]),
+                kinds=tuple(sorted(sums.kinds)), faults=tuple(sorted(sums.faults)), flags=tuple(sorted(sums.flags)))
 
-    def chosen(self, name: str, let: Callable[[Known], bool]) -> tuple[list[Known], set[str], set[str], set[str]]:
-        """The episodes that `let` lets through, and all kinds, faults and detectors that there are."""
+    def episode(self, name: str, episode: str) -> EpisodeLine | None:
         held = self._hold(self._path(name))
         with held.mutex:
             held.refresh(self._max_age_seconds)
-            known = held.episodes
-            return (
-                [msgspec.structs.replace(one) for one in known if let(one)], {one.kind for one in known},
-                {one.fault for one in known if one.fault}, {flag for one in known for flag in one.flags},
-            )
+            known = held.fold.episodes.get(episode)
+            return known.line if known is not None else None
 
     def events(self, name: str, episode: str) -> tuple[Event, ...]:
         """Every event of an episode, whole. Raises HouseError(STORE_ERROR) where there is none."""
@@ -145,7 +148,10 @@ class Looking:
         if ledger is not None and self._standings is not None:
             standings = self._standings(ledger)
         shown = str(ledger) if ledger is not None and self._standings is not None else None
-        return TaskPage(run=name, ledger=shown, tasks=tasks_of(self.episodes(name), standings))
+        held = self._hold(path)
+        with held.mutex:
+            held.refresh(self._max_age_seconds)
+            return TaskPage(run=name, ledger=shown, tasks=held.fold.sums.tasks(standings))
 
     def alarms(self, name: str) -> AlarmsView:
         """Nothing where nobody watches the run."""
@@ -154,6 +160,12 @@ class Looking:
     def path(self, name: str) -> Path:
         """Where a run lies."""
         return self._path(name)
+
+    def _glance(self, path: Path, line: RunLine) -> Overview:
+        held = self._hold(path)
+        with held.mutex:
+            made = held.at_a_glance(line, self._max_age_seconds)
+            return msgspec.structs.replace(made, damaged=held.tail.damaged)
 
     def _path(self, name: str) -> Path:
         path = self.runs / name
@@ -245,9 +257,23 @@ def _ledger(path: Path) -> Path | None:
     return next((one for one in found if one.is_file()), None)
 
 
+#: What was read of small files, by path and kind: with the stamp of the file that it was read from.
+_READ: dict[tuple[Path, type], tuple[tuple[int, int, int], object]] = {}
+_MOST_READ = 4096
+
+
 def _read(path: Path, kind: type[_T]) -> _T | None:
-    """`None` for what is not there, or not whole yet."""
+    """`None` for what is not there, or not whole yet. What has not changed is not read again."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        found = path.stat()
+        stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+        known = _READ.get((path, kind))
+        if known is not None and known[0] == stamp and isinstance(known[1], kind):
+            return known[1]
+        value = msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError):
         return None
+    if len(_READ) >= _MOST_READ:
+        _READ.clear()
+    _READ[path, kind] = stamp, value
+    return value
