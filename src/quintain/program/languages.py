@@ -77,6 +77,15 @@ LANGUAGES: tuple[Language, ...] = (
         ),
         place=r"(?:file://)?(?P<file>/[^\s:]+|[\w./-]+\.[cm]?js):(?P<line>\d{1,9})$",
     ),
+    Language(
+        name="sql",
+        tags=("sql", "sqlite", "sqlite3"),
+        suffixes=(".sql",),
+        argv=("sqlite3", ":memory:", ".read {path}"),
+        check=("test", "-s", "{path}"),  # a query is compiled against its tables, which a check does not have
+        definition=r"^CREATE[ \t]+(?:TABLE|VIEW)[ \t]+{name}\b",
+        looks_like=r"^(?i:SELECT|WITH|CREATE[ \t]+(?:TABLE|VIEW)|INSERT[ \t]+INTO)\b",
+    ),
     *COMPILED,
 )
 

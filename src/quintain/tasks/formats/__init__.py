@@ -13,6 +13,7 @@ _OWN = {
     "harbor": "quintain.tasks.formats.harbor:HarborFormat",  # before `directory`, which has a task.toml too
     "directory": "quintain.tasks.formats.directory:DirectoryFormat",
     "classeval": "quintain.tasks.formats.classeval:ClassEvalFormat",
+    "data": "quintain.tasks.formats.data:DataFormat",
     "exercism": "quintain.tasks.formats.exercism:ExercismFormat",
     "humanevalpack": "quintain.tasks.formats.humanevalpack:HumanEvalPackFormat",  # before `humaneval`: has its keys too
     "humaneval": "quintain.tasks.formats.humaneval:HumanEvalFormat",
