@@ -27,6 +27,7 @@ COMMANDS = {
     "gc": "Thin the library by rules, dry run first, and put back what went.",
     "tasks": "List, look into, check and write tasks.",
     "admit": "Decide which tasks deserve a place, and say what to do about the others.",
+    "eval": "Measure a policy on tasks that it never learns from, or compare two.",
     "train": "Let a small policy learn from executed work, and watch it learn.",
     "audit": "Look at attempts, decide whether they were honest, and see what that proves.",
     "alerts": "See which alerts are on, silence and test them, and undo what they stopped.",

@@ -161,7 +161,7 @@ def command(
         runs, name = (out.parent, out.name) if out is not None else (Path("runs"), None)
         run = Run.create(runs, asked, name=name)
     with run:
-        summary = _play(run, parts, fleet, watching)
+        summary = play(run, parts, fleet, watching)
     _report(summary, run, as_json=as_json)
     ctx.exit(summary.exit_code)
 
@@ -205,7 +205,7 @@ def _text(value: Choice | Endpoint | Plan) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _play(run: Run, parts: Parts, fleet: Fleet | None, watching: Watching) -> Summary:
+def play(run: Run, parts: Parts, fleet: Fleet | None, watching: Watching) -> Summary:
     """Play what is still to be played. Raises HouseError as the journal does, after saying how to go on."""
     asked = run.definition
     if content_digest(parts.tasks.ids) != asked.taskset_digest:

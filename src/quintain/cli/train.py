@@ -19,7 +19,7 @@ from quintain.cli import train_trl
 from quintain.cli.exits import DONE, INTERRUPTED, Failed, HostCannot, Usage
 from quintain.cli.live import clock
 from quintain.cli.output import console, say_json
-from quintain.cli.training import Asked, need_torch, opened
+from quintain.cli.training import Asked, need_torch, opened, refuse_held_out
 from quintain.cli.wire import default_sandboxes
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     at the step after its last.
 
     Exit codes: 0 done (better or not), 1 it failed, 2 wrong usage, 3 this host has no sandboxes or no torch, 130
-    interrupted.
+    interrupted. Tasks that an evaluation beside the folder holds out (quintain eval) are refused.
 
     \b
     Examples:
@@ -148,6 +148,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     else:
         folder = _new_folder(given)
         asked, plan = _asked(given)
+        refuse_held_out(asked, folder.parent)  # before a folder is made
         folder.mkdir(parents=True)
         (folder / "training.json").write_bytes(msgspec.json.encode({"asked": asked, "plan": plan}))
     trained = _run(asked, plan, folder)

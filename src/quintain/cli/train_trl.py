@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from quintain.cli.apart import note_training, refuse_training
 from quintain.cli.exits import Failed, HostCannot, Usage
 from quintain.cli.wire import Choice, open_backend, open_house, open_tasks
 
@@ -77,6 +78,8 @@ def run_trl(asked: TrlAsked, folder: Path, *, resume: bool) -> TrlSum:
     items = list(open_tasks(asked.tasks, Choice()))
     if not items:
         raise Usage(f"expected tasks in {asked.tasks}, found none")
+    refuse_training(folder.parent, [item.task for item in items])
+    note_training(folder, [item.task for item in items])
     began, house = time.monotonic(), _House(asked, folder)
     try:
         with Stage(house.opened) as stage:

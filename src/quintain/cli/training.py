@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from quintain.cli.apart import note_training, refuse_training
 from quintain.cli.exits import HostCannot, Usage
 from quintain.cli.wire import Choice, open_backend, open_tasks
 from quintain.tasks import Item
@@ -135,6 +136,8 @@ async def opened(asked: Asked, folder: Path) -> AsyncIterator[tuple[RepairLearni
 
     settings = msgspec.json.decode(asked.settings, type=RepairSettings)
     train, demonstrated, held_out = chosen(asked, settings)
+    refuse_training(folder.parent, [item.task for item in train])
+    note_training(folder, [item.task for item in train])
     backend = open_backend(asked.backend)
     try:
         # An edit of one token leaves no room for the hacks that detectors look for: none are asked.
@@ -184,6 +187,14 @@ def chosen(asked: Asked, settings: RepairSettings) -> tuple[list[Item], list[Ite
     train = first + [item for item in demonstrated if item.task.id not in known]
     count = min(len(held_out), asked.held_out_tasks or len(held_out))
     return train, demonstrated, random.Random(0).sample(held_out, count)
+
+
+def refuse_held_out(asked: Asked, runs: Path) -> None:
+    """Raises Usage for a training on tasks that an evaluation beside its folder holds out."""
+    from quintain.train import RepairSettings
+
+    train, _, _ = chosen(asked, msgspec.json.decode(asked.settings, type=RepairSettings))
+    refuse_training(runs, [item.task for item in train])
 
 
 def demos_of(items: Sequence[Item], most: int) -> list[Demo]:
