@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 #: What a shorter demo does not wait for.
-SHORTER = ("--sft-steps", "10", "--steps", "4", "--demos", "20", "--train-each", "1", "--held-out-tasks", "10")
+SHORTER = ("--sft-steps", "4", "--steps", "2", "--demos", "8", "--train-each", "1", "--held-out-tasks", "4")
 
 
 def main() -> None:

@@ -42,22 +42,31 @@ _PARTS = {"candidate": _SHARED, "verifier": (*_SHARED, "verifier", "watch", "run
 
 
 @cache
+def _code(side: str) -> bytes:
+    """One side compiled. Its text is not made for that: it takes ten times as long, at each start of a run."""
+    return marshal.dumps(compile(_tree(_PARTS[side]), f"<quintain {side}>", "exec", dont_inherit=True, optimize=2))
+
+
+@cache
 def _program(side: str) -> tuple[bytes, str]:
     """Compiled code and source of one side."""
-    source = joined(_PARTS[side])
-    code = compile(source, f"<quintain {side}>", "exec", dont_inherit=True, optimize=2)
-    return marshal.dumps(code), source
+    return _code(side), joined(_PARTS[side])
 
 
 @cache
 def joined(parts: tuple[str, ...]) -> str:
     """The source of one program out of parts of `inside`, in an order in which each needs only earlier ones."""
-    body: list[ast.stmt] = []
+    return ast.unparse(_tree(parts))
+
+
+def _tree(parts: tuple[str, ...]) -> ast.Module:
+    body: list[ast.stmt] = [ast.ImportFrom(
+        module="__future__", names=[ast.alias(name="annotations", lineno=1, col_offset=0)], level=0, lineno=1,
+        col_offset=0)]
     for part in parts:
         text = resources.files("quintain.grade.inside").joinpath(f"{part}.py").read_text("utf-8")
-        body += [_without_text(s) for s in ast.parse(text).body if not _is_inner_import(s)]
-    future = ast.ImportFrom(module="__future__", names=[ast.alias(name="annotations")], level=0)
-    return ast.unparse(ast.fix_missing_locations(ast.Module(body=[future, *body], type_ignores=[])))
+        body += [s for s in ast.parse(text).body if not _is_inner_import(s) and not _is_text(s)]
+    return ast.Module(body=body, type_ignores=[])
 
 
 def _is_inner_import(statement: ast.stmt) -> bool:
@@ -66,11 +75,9 @@ def _is_inner_import(statement: ast.stmt) -> bool:
     )
 
 
-def _without_text(statement: ast.stmt) -> ast.stmt:
+def _is_text(statement: ast.stmt) -> bool:
     """The docstring of a module is no statement of the joined program."""
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-        return ast.Pass()
-    return statement
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def stdin_for(side: str, *call: Any) -> bytes:
@@ -87,7 +94,7 @@ def warm_stdin_for(side: str, *call: Any) -> bytes:
 def prelude(sides: Sequence[str] = ("candidate", "verifier")) -> str:
     """What a warm interpreter runs beforehand: these sides loaded, as `quintain_warm.SIDES`, and the two of the oracle
     rehearsed. It holds no secret; a candidate that looks at it sees what anybody can read in this package."""
-    codes = {side: _program(side)[0] for side in sides}
+    codes = {side: _code(side) for side in sides}
     text = (
         "import marshal\nSIDES = {}\n"
         f"for side, code in {codes!r}.items():\n"
@@ -97,7 +104,7 @@ def prelude(sides: Sequence[str] = ("candidate", "verifier")) -> str:
     if {"candidate", "verifier"} <= set(sides):
         tests = compiled_test("test_rehearsed.py", TESTS)
         text += (
-            f"play = {{}}\nexec(marshal.loads({_program('rehearsal')[0]!r}), play)\n"
+            f"play = {{}}\nexec(marshal.loads({_code('rehearsal')!r}), play)\n"
             f"play['rehearse'](SIDES['verifier'], SIDES['candidate'], {tests!r})\ndel play\n"
         )
     return text
