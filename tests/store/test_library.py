@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from quintain.store import Definition, Library, Mode, Result, Run, Segment, made_by, origin
 from quintain.store import _manifest as manifest
 from quintain.store._attempts import Assembly
+from quintain.store._merge import FEW
 from quintain.store._record import Slim
 from quintain.store._sources import Kept
 from quintain.store.segment import Frame, frames
@@ -72,6 +73,35 @@ def test_a_question_sees_what_is_compacted_and_what_is_not(tmp_path: Path) -> No
         assert library.compact().attempts == 1
         assert counts(library) == (13, 13)
         assert library.events("c") == (opened("c"), sampled("c", 1), built("c", 2, {"x": b"1"}), closed("c", 3))
+
+
+def test_a_library_that_is_compacted_often_stays_in_few_files(tmp_path: Path) -> None:
+    library = Library(tmp_path)
+    logs = {f"e{number:02}": solved(f"e{number:02}") for number in range(2 * FEW)}
+    with Run.create(tmp_path, ASKED, name="r") as run:
+        for log in logs.values():
+            keep(run, log)
+            library.compact()
+    parts = manifest.newest(library.folder).manifest.parts
+    assert len([part for part in parts if part.table == "events"]) <= FEW
+    assert counts(library) == (len(logs) * 5, len(logs) * 5) and library.verify() == ()
+    assert {log.episode: list(log.events) for log in library.logs()} == logs
+
+
+def test_a_damaged_small_file_is_named_and_keeps_no_others_from_becoming_one(tmp_path: Path) -> None:
+    library = Library(tmp_path)
+    with Run.create(tmp_path, ASKED, name="r") as run:
+        for number in range(FEW):
+            keep(run, solved(f"e{number}"))
+            library.compact()
+        one = manifest.newest(library.folder).manifest.of("events")[0]
+        (library.folder / one.path).write_bytes(b"PAR1")
+        for number in range(FEW, FEW + 2):
+            keep(run, solved(f"e{number}"))
+            library.compact()
+    assert len(manifest.newest(library.folder).manifest.of("events")) == 2
+    assert [aside.path for aside in library.status().aside] == [one.path]
+    assert library.repair()[0] == ("r",) and counts(library) == ((FEW + 2) * 5, (FEW + 2) * 5)
 
 
 def test_events_come_back_exactly_when_the_run_folder_is_gone(tmp_path: Path) -> None:

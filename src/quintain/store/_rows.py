@@ -48,10 +48,11 @@ def add_rows(into: dict[str, list[Row]], run: str, attempt: Attempt) -> tuple[st
     kind = opened.kind if opened else ""
     head = (run, day, kind, attempt.episode)
     _Telling(into, (*head, opened.attempt if opened else 0), attempt, opened).tell()
-    into["events"].extend(
-        (*head, kept.event.index, _tag(kept.event), kept.event.at_seconds, kept.slim.text, _json(kept.slim.blobs))
-        for kept in attempt.kept
-    )
+    events = into["events"]
+    for kept in attempt.kept:
+        event, blobs, text = kept.slim
+        tag = event.__struct_config__.tag
+        events.append((run, day, kind, attempt.episode, event.index, tag, event.at_seconds, text, _json(blobs)))
     return day, kind
 
 
@@ -232,10 +233,6 @@ def _dump(value: object) -> bytes:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:  # a lone surrogate in a path
         return json.dumps(msgspec.to_builtins(value)).encode("ascii")
-
-
-def _tag(event: Event) -> str:
-    return str(type(event).__struct_config__.tag)
 
 
 def _count(said: int | None, ids: Sequence[int] | None) -> int | None:
