@@ -51,6 +51,15 @@ def test_a_probe_that_crashes_doubles_the_rest_and_three_that_go_well_close_it()
     assert half == Breaker()
 
 
+def test_what_goes_well_although_it_is_stopped_closes_it_too() -> None:
+    stopped = after([1, 1, 1])
+    for began, crashed in ((1.0, 0), (5.0, 0), (6.0, 0), (7.0, 1), (8.0, 0), (9.0, 0)):
+        stopped = seen(stopped, bool(crashed), at_seconds=began + 1, began_seconds=began, terms=Terms())
+        assert stopped.state is BreakerState.OPEN
+    assert stopped.rest_seconds == Terms().rest_seconds
+    assert seen(stopped, False, at_seconds=11.0, began_seconds=10.0, terms=Terms()) == Breaker()
+
+
 def test_a_clock_that_went_back_does_not_keep_it_open_for_ever() -> None:
     open_ = looked(Breaker(state=BreakerState.OPEN, since_seconds=9e9, rest_seconds=30.0), at_seconds=100.0)
     assert looked(open_, at_seconds=131.0).state is BreakerState.HALF_OPEN

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 
 from quintain.watch.episodes import Attempted
 from quintain.watch.gate import Scope
+from quintain.watch.losses import Loss
 
 #: So many results of a kind that went well are remembered, with where.
 _LATELY = 64
-#: The image that every task has which brings none: it says nothing.
+#: The image that every task has which brings none (with `+rw` where it may be written to): it says nothing.
 HOST_IMAGE = "host"
 
 About = tuple[Scope, str]
@@ -28,7 +29,7 @@ class Blame:
     def of(self, result: Attempted, *, image: str = "", worker: str = "", host: str = "") -> Iterator[About]:
         """What its breakers are to be told of."""
         played = [(Scope.KIND, result.kind)]
-        if image and image != HOST_IMAGE:
+        if image and image.partition("+")[0] != HOST_IMAGE:
             played.append((Scope.IMAGE, image))
         places = [(scope, key) for scope, key in ((Scope.WORKER, worker), (Scope.HOST, host)) if key]
         if not result.crashed:
@@ -43,3 +44,17 @@ class Blame:
             elsewhere = [(w, h) for w, h in well if (w if scope is Scope.WORKER else h) != key]
             if elsewhere:
                 yield scope, key
+
+    def of_loss(self, loss: Loss) -> Iterator[tuple[Attempted, About]]:
+        """The same for crashes that came together: what took the sandboxes of several kinds at one place at once is one
+        crash of that place, and says nothing of what was played there."""
+        told: set[About] = set()
+        for one in loss.own:
+            for about in self.of(one.result, image=one.image, worker=one.worker, host=one.host):
+                told.add(about)
+                yield one.result, about
+        if loss.is_the_places:
+            first = loss.played[0]
+            for scope, key in ((Scope.WORKER, first.worker), (Scope.HOST, first.host)):
+                if key and (scope, key) not in told:
+                    yield first.result, (scope, key)

@@ -64,11 +64,15 @@ def lower_bound(crashed: int, of: int, deviations: float) -> float:
 def seen(
     breaker: Breaker, crashed: bool, *, at_seconds: float, began_seconds: float, terms: Terms, fault: str = "",
 ) -> Breaker:
-    """After one more result. What began before the probes were let go says nothing of whether it is mended."""
+    """After one more result. What began before it opened, or before the probes were let go, says nothing of whether it
+    is mended; what was played all the same since it opened (a second try, or there was nothing else) does, as probes
+    do, but does not make it rest for longer."""
     replace = msgspec.structs.replace
-    if breaker.state is State.OPEN or (breaker.state is State.HALF_OPEN and began_seconds < breaker.since_seconds):
+    if breaker.state is not State.CLOSED and began_seconds < breaker.since_seconds:
         return breaker
-    if breaker.state is State.HALF_OPEN:
+    if breaker.state is State.OPEN and crashed:
+        return replace(breaker, went_well=0)
+    if breaker.state is not State.CLOSED:
         if crashed:
             rest = min(2 * breaker.rest_seconds, terms.longest_rest_seconds)
             return replace(breaker, state=State.OPEN, since_seconds=at_seconds, rest_seconds=rest, went_well=0,

@@ -47,6 +47,7 @@ class Attempted(msgspec.Struct, frozen=True, kw_only=True):
     began_unix_seconds: float
     crashed: bool | None
     fault: str = ""
+    ended_unix_seconds: float = 0.0
 
 
 class _Open:
@@ -200,5 +201,5 @@ class EpisodeMeters:
             meters.add("quintain_attempts_crashed_total", kind=kind)
         return Attempted(
             episode=event.episode, task=opened.task, kind=kind, began_unix_seconds=opened.unix_seconds,
-            crashed=open_.crashed, fault=open_.fault,
+            crashed=open_.crashed, fault=open_.fault, ended_unix_seconds=opened.unix_seconds + event.at_seconds,
         )

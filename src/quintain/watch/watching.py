@@ -22,6 +22,7 @@ from quintain.watch.gate import Gate, Scope
 from quintain.watch.history import History
 from quintain.watch.host import HostMeters
 from quintain.watch.lines import Lines
+from quintain.watch.losses import Losses, Played
 from quintain.watch.meters import Merged, Meters, Snapshot
 from quintain.watch.notify import Notifier
 from quintain.watch.recording import Recorder
@@ -68,6 +69,7 @@ class Watch:
         self._clock = clock
         self._episodes = EpisodeMeters(self.meters)
         self._blame = Blame(lambda scope, key: self.gate.hold(scope, key) is not None)
+        self._losses = Losses(ticks)
         self._tracer = Tracer(run)
         self._heard = Heard(folder, ticks=ticks)
         self._merged = Merged()
@@ -111,7 +113,7 @@ class Watch:
             self._sources.remove(source)
 
     async def keep_looking(self) -> None:
-        """For ever: look, and see how late the event loop is between."""
+        """For ever: look; and between, hear what workers tell, and see how late the event loop is."""
         while True:
             await self.look()
             for _ in range(5):
@@ -119,6 +121,7 @@ class Watch:
                 asked = self._ticks()
                 await asyncio.sleep(pause)
                 self.meters.observe("quintain_loop_lag_seconds", max(0.0, self._ticks() - asked - pause))
+                self._listen()
 
     async def look(self) -> tuple[Change, ...]:
         """Once: read the sources, evaluate the rules, act, and write down how things stand. What the disk refuses is
@@ -129,6 +132,7 @@ class Watch:
             except HouseError as error:
                 _log.warning("a part of the watch sees nothing: %s", error)
         self._listen()
+        self._silent()
         try:
             self.gate.look()
         except HouseError as error:
@@ -160,6 +164,8 @@ class Watch:
 
     async def close(self) -> None:
         """Look once more, and let go of the files."""
+        self._listen()
+        self._settle(all_of_them=True)
         await self.look()
         if self._notifier is not None:
             await self._notifier.flush()
@@ -177,21 +183,47 @@ class Watch:
         if worker:
             self.meters.add("quintain_worker_attempts_total", host=host, worker=worker)
             self.meters.add("quintain_worker_crashes_total", float(result.crashed), host=host, worker=worker)
-        image = self._image_of(result.task)
-        for scope, key in tuple(self._blame.of(result, image=image, worker=worker, host=host)):
-            try:
-                hold = self.gate.saw(scope, key, result.crashed, began_unix_seconds=result.began_unix_seconds,
-                                     fault=result.fault)
-            except HouseError as error:
-                _log.warning("%s", error)
-                continue
-            if hold is not None:
-                _log.warning("stopped: %s", hold)
+        played = Played(result, self._image_of(result.task), worker, host)
+        if result.crashed:
+            self._losses.add(played)
+        else:
+            self._losses.went_well(result.kind)
+            for scope, key in tuple(self._blame.of(result, image=played.image, worker=worker, host=host)):
+                self._tell(scope, key, result)
+        self._settle()
+
+    def _settle(self, *, all_of_them: bool = False) -> None:
+        """Tell the breakers of crashes, once it is sure whose they were."""
+        for loss in self._losses.settled(all_of_them=all_of_them):
+            if loss.is_the_places:
+                _log.warning("%d sandboxes were lost at once%s: %s", len(loss.played),
+                             f" at {loss.played[0].worker}" if loss.played[0].worker else "",
+                             loss.played[0].result.fault)
+            for result, (scope, key) in tuple(self._blame.of_loss(loss)):
+                self._tell(scope, key, result)
+
+    def _tell(self, scope: Scope, key: str, result: Attempted) -> None:
+        try:
+            hold = self.gate.saw(scope, key, bool(result.crashed), began_unix_seconds=result.began_unix_seconds,
+                                 fault=result.fault)
+        except HouseError as error:
+            _log.warning("%s", error)
+            return
+        if hold is not None:
+            _log.warning("stopped: %s", hold)
 
     def _listen(self) -> None:
-        for beat, results in self._heard.listen():
+        try:
+            heard = self._heard.listen()
+        except HouseError as error:
+            _log.warning("workers are not heard of: %s", error)
+            return
+        for beat, results in heard:
             for result in results:
                 self._saw(result, worker=beat.name, host=beat.host)
+        self._settle()
+
+    def _silent(self) -> None:
         silent = self._heard.silent()
         self.meters.clear("quintain_worker_silent_seconds")
         self.meters.clear("quintain_workers")
