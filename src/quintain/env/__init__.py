@@ -4,10 +4,11 @@ from quintain.env.around import Around
 from quintain.env.base import Answer, Enterable, Environment, Feedback, Inside, Shown, Work
 from quintain.env.by_kind import ByKind
 from quintain.env.code import CodeEnvironment
+from quintain.env.math import MathEnvironment
 from quintain.env.shell import ShellEnvironment
 from quintain.env.terse import TerseEnvironment
 
 __all__ = [
     "Answer", "Around", "ByKind", "CodeEnvironment", "Enterable", "Environment", "Feedback", "Inside",
-    "ShellEnvironment", "Shown", "TerseEnvironment", "Work",
+    "MathEnvironment", "ShellEnvironment", "Shown", "TerseEnvironment", "Work",
 ]

@@ -25,6 +25,7 @@ _OWN = {
     "quixbugs": "quintain.tasks.formats.quixbugs:QuixBugsFormat",
     "reasoning-gym": "quintain.tasks.formats.reasoning:ReasoningGymFormat",
     "repair": "quintain.tasks.formats.repair:RepairFormat",
+    "sums": "quintain.tasks.formats.sums:SumsFormat",
     "stdin": "quintain.tasks.formats.stdinrows:StdinFormat",
     "swe": "quintain.tasks.formats.swe:SweFormat",
     "testeval": "quintain.tasks.formats.testeval:TestEvalFormat",
