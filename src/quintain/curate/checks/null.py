@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from quintain.curate.finding import Finding, Problem, Result, found
 from quintain.curate.nulls import Null, nulls_of
-from quintain.curate.site import Site
-from quintain.tasks import Item
+from quintain.curate.site import Site, command_limits
+from quintain.curate.visit import allowed_seconds, visited
+from quintain.tasks import Item, PythonSuite
 from quintain.types import FaultKind, Passed, TaskError, Verdict
 
 #: What an answer that does nothing may be paid at most, where the task pays by the share of its tests.
@@ -19,7 +20,7 @@ class NullAnswers:
     without an answer, where the author's has passed, are no sign of a lacking environment."""
 
     name = "null"
-    version = "3"
+    version = "4"
     runs = True
 
     async def examine(self, item: Item, site: Site, earlier: Mapping[str, Finding]) -> Finding:
@@ -35,7 +36,9 @@ class NullAnswers:
                     raise
                 return None  # with nothing there its tests break: that is not a pass
 
-        verdicts = await site.together(run, nulls)
+        seen = await _seen(item, site, nulls) if is_tried_here else [None] * len(nulls)
+        alone = iter(await site.together(run, [null for null, said in zip(nulls, seen, strict=True) if said is None]))
+        verdicts = [next(alone) if said is None else said for said in seen]
         problems, passing, shells = [], set[str](), []
         for null, verdict in zip(nulls, verdicts, strict=True):
             if verdict is None:
@@ -58,3 +61,13 @@ class NullAnswers:
             self.name, problems, evidence=[f"{len(nulls)} null answers; the best passes {best:.0%} of the tests"],
             remedy="add tests that a right answer passes and these do not, or drop those named", figures={
                 "nulls": float(len(nulls)), "best_share": best})
+
+
+async def _seen(item: Item, site: Site, nulls: Sequence[Null]) -> list[Verdict | None]:
+    """What one visit says of those that define everything and do nothing; None for the others, and where it passes."""
+    hidden = item.exam.hidden
+    if not isinstance(hidden, PythonSuite):
+        return [None] * len(nulls)
+    seconds = allowed_seconds(command_limits(item), None)
+    seen = await visited(site, item, hidden, [null.files for null in nulls], seconds=seconds)
+    return [None if said is not None and said.solved else said for said in seen]

@@ -10,16 +10,17 @@ which no inputs can be made counts as alive.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from quintain.curate.finding import AUGMENT_CODE, Finding, Problem, Result, found, unmeasured
 from quintain.curate.site import Site, command_limits, program_of
+from quintain.curate.visit import allowed_seconds, visited
 from quintain.grade import Kills, Mutant, kill_rate, mutants_of
 from quintain.guard import grow
-from quintain.tasks import Item, PythonSuite, StdioSuite
-from quintain.types import Limits, TaskError
+from quintain.tasks import Item, PythonSuite, StdioSuite, Suite
+from quintain.types import Limits, Passed, TaskError, Verdict
 
 #: At least this share must be noticed to be admitted, and to be worth more tests.
 ADMIT, AUGMENT = 0.80, 0.60
@@ -27,8 +28,7 @@ ADMIT, AUGMENT = 0.80, 0.60
 #: apart need not be the same: with 2 weak cases 15 of 23 mutants looked equivalent, and were not.
 EQUIVALENT_MOST = 0.25
 MOST = 200
-#: A mutant may take so many times the CPU that the author's answer takes, and no less than so many seconds.
-TIMES, _LEAST_CPU = 4.0, 0.25
+_LEAST_CPU = 0.25  # of a mutant that is judged alone: its process has to start
 _SHOWN = 8
 _GROWN, _TRIED = 40, 200
 #: What all new inputs together may take of the author's answer, and each of them: a slow one is no test.
@@ -42,7 +42,7 @@ class Strength:
     runs = True
 
     def __init__(self, *, most: int = MOST) -> None:
-        self.version = f"5:{most}"
+        self.version = f"6:{most}"
         self._most = most
 
     async def examine(self, item: Item, site: Site, earlier: Mapping[str, Finding]) -> Finding:
@@ -55,10 +55,8 @@ class Strength:
         changed = mutants_of(_own(item), limit=self._most, seed=int(item.task.version[:8], 16))
         if not changed:
             return unmeasured(self.name, "no fault can be made in the author's answer")
-        whole, program, image = changed, program_of(item, answer), item.task.image
-        limits = _limits(item, oracle)
-        kills = await kill_rate(site.oracle, suite, program, image=image, limits=limits, changed=whole,
-                                at_once=site.at_once)
+        usual = oracle.figures.get("cpu_seconds_median") if oracle is not None else None
+        kills = await kills_of(item, site, suite, changed, usual=usual)
         survivors, equivalent = list(kills.survivors), 0
         if kills.sound and kills.killed < ADMIT * len(kills.mutants) and isinstance(suite, PythonSuite):
             equivalent, survivors = await self._sifted(item, site, survivors)
@@ -75,9 +73,7 @@ class Strength:
             return 0, survivors
         if growth.suite is None or item.exam.oracle is None:
             return 0, survivors
-        again = await kill_rate(
-            site.oracle, growth.suite, program_of(item, item.exam.oracle), image=item.task.image,
-            limits=command_limits(item), changed=survivors, at_once=site.at_once)
+        again = await kills_of(item, site, growth.suite, survivors, usual=None)
         if not again.sound:
             return 0, survivors
         noticed = [one for one, by in zip(again.mutants, again.by, strict=True) if by]
@@ -104,13 +100,34 @@ class Strength:
             "add tests that notice the faults named; `quintain admit --fix` proposes inputs that do"))
 
 
-def _limits(item: Item, oracle: Finding | None) -> Limits:
-    """What a run may use: of a mutant that loops nobody learns more by waiting as long as the task would."""
+async def kills_of(
+    item: Item, site: Site, suite: Suite, changed: Sequence[tuple[str, Mutant]], *, usual: float | None,
+) -> Kills:
+    """What a suite notices of these mutants of the author's answer: many in one visit, the others each alone. `usual`
+    is the CPU that a run of the author's answer takes. Raises HouseError."""
+    answer = item.exam.oracle or {}
     limits = command_limits(item)
-    usual = oracle.figures.get("cpu_seconds_median") if oracle is not None else None
-    if usual is None:
-        return limits
-    return msgspec.structs.replace(limits, cpu_seconds=min(limits.cpu_seconds, max(_LEAST_CPU, TIMES * usual)))
+    seconds = allowed_seconds(limits, usual)
+    seen: list[Verdict | None] = [None] * len(changed)
+    if isinstance(suite, PythonSuite):
+        seen = await visited(site, item, suite, [{**answer, path: mutant.source} for path, mutant in changed],
+                             seconds=seconds, only_first=True)
+    by = [None if verdict is None else failed_tests(verdict) for verdict in seen]
+    rest = [one for one, names in zip(changed, by, strict=True) if names is None]
+    if rest or not changed:
+        if usual is not None:  # of one that loops nobody learns more by waiting as long as the task would
+            limits = msgspec.structs.replace(limits, cpu_seconds=min(limits.cpu_seconds, max(_LEAST_CPU, seconds)))
+        alone = await kill_rate(site.oracle, suite, program_of(item, answer), image=item.task.image, limits=limits,
+                                changed=rest, at_once=site.at_once)
+        if not alone.sound:
+            return alone
+        others = iter(alone.by)
+        by = [next(others) if names is None else names for names in by]
+    return Kills(mutants=tuple(changed), by=tuple(names for names in by if names is not None))
+
+
+def failed_tests(verdict: Verdict) -> tuple[str, ...]:
+    return tuple(test.id for test in verdict.tests if test.passed is not Passed.PASSED)
 
 
 def _own(item: Item) -> dict[str, bytes]:
