@@ -18,7 +18,16 @@ pytest.importorskip("starlette", reason="the extra serve is not installed")
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from quintain.serve import CaseView, Declined, ReviewStats, TaskStanding, board, listening
+from quintain.serve import (
+    AlarmsView,
+    AlertLine,
+    CaseView,
+    Declined,
+    ReviewStats,
+    TaskStanding,
+    board,
+    listening,
+)
 from quintain.types import Closed, Stop
 from tests.serve.showing import HOSTILE, a_run, attempt, broken, opened
 
@@ -286,3 +295,47 @@ def test_no_query_breaks_it(tmp_path_factory: pytest.TempPathFactory, run: str, 
     query = str(httpx.QueryParams({"run": run, "episode": episode, "event": other, "field": other, "order": other}))
     for path in ("overview", "episodes", "episode", "text", "tasks", "compare", "alerts"):
         assert ask(app, f"/api/{path}?{query}").status_code in (200, 400, 404)
+
+
+class Hushed:
+    """One alert and one stop; remembers what a viewer did to them."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[object, ...]] = []
+
+    def of(self, run: Path) -> AlarmsView:
+        on = AlertLine(run=run.name, rule="crash-rate", labels={"kind": "ops"}, turn="firing", severity="page",
+                       text="all crash", value=1.0, unix_seconds=1.0)
+        return AlarmsView(on=(on,), numbers={"loss": 0.5}, sandboxes={"in_use": 2.0})
+
+    def silence(self, run: Path, rule: str, labels: Mapping[str, str], seconds: float, reason: str) -> None:
+        self.done.append((run.name, rule, dict(labels), seconds, reason))
+
+    def unsilence(self, run: Path, id: str) -> None:
+        raise Declined(f"there is no silence {id!r} any more")
+
+    def release(self, run: Path, scope: str, key: str) -> None:
+        self.done.append((run.name, scope, key))
+
+
+def test_alerts_are_silenced_and_stops_released_by_who_has_the_token(tmp_path: Path) -> None:
+    with a_run(tmp_path, "r", attempt("t#0")):
+        pass
+    alarms = Hushed()
+    app = board(tmp_path, token="secret", alarms=alarms)
+    token = {"x-quintain-token": "secret"}
+    hush = {"run": "r", "rule": "crash-rate", "labels": {"kind": "ops"}, "seconds": 60, "reason": "known"}
+    free = {"run": "r", "scope": "kind", "key": "ops"}
+    for path, said in (("silence", hush), ("release", free), ("unsilence", {"run": "r", "id": "x"})):
+        assert ask(app, f"/api/alerts/{path}", post=said).status_code == 401
+        assert ask(board(tmp_path, token="secret"), f"/api/alerts/{path}", post=said, headers=token).status_code == 404
+        assert ask(app, f"/api/alerts/{path}", post={**said, "run": "../r"}, headers=token).status_code == 404
+    assert alarms.done == []
+    assert ask(app, "/api/alerts/silence", post=hush, headers=token).status_code == 200
+    assert ask(app, "/api/alerts/release", post=free, headers=token).status_code == 200
+    assert alarms.done == [("r", "crash-rate", {"kind": "ops"}, 60.0, "known"), ("r", "kind", "ops")]
+    gone = ask(app, "/api/alerts/unsilence", post={"run": "r", "id": "x"}, headers=token)
+    assert (gone.status_code, gone.json()) == (409, {"error": "there is no silence 'x' any more"})
+    assert ask(app, "/api/alerts/silence", post={**hush, "seconds": 1e9}, headers=token).status_code == 400
+    seen = ask(app, "/api/overview?run=r").json()
+    assert (seen["alerts"], seen["numbers"], seen["sandboxes"]) == (1, {"loss": 0.5}, {"in_use": 2.0})

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from quintain.cli.alerts import command as alerts
+from quintain.store import Definition, Run
 from quintain.watch import (
     Alert,
     Change,
@@ -97,6 +103,39 @@ def test_spans_reach_an_exporter_of_opentelemetry_with_their_ids() -> None:
     sent = exporter.get_finished_spans()
     assert {f"{span.context.trace_id:032x}" for span in sent} == {trace_id("run", "e#0")}
     assert len(sent) == len(spans)
+
+
+def test_spans_reach_a_collector_by_otlp(tmp_path: Path) -> None:
+    proto = pytest.importorskip(
+        "opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="needs the extra otel")
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="needs the extra otel")
+    got: list[bytes] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            got.append(gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    with Run.create(tmp_path, Definition(taskset="t", policy="p"), name="first") as run:
+        for event in solved("e#0"):
+            run.journal.append(event)
+    with HTTPServer(("127.0.0.1", 0), Collector) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/v1/traces"
+        done = CliRunner().invoke(alerts, ["traces", str(tmp_path / "first"), "--otlp", url])
+        server.shutdown()
+    assert done.exit_code == 0, done.output
+    sent = [span for body in got for resource in proto.ExportTraceServiceRequest.FromString(body).resource_spans
+            for scope in resource.scope_spans for span in scope.spans]
+    assert f"{len(sent)} spans sent" in done.output
+    assert {span.trace_id.hex() for span in sent} == {trace_id("first", "e#0")}
+    names = {span.name for span in sent}
+    assert len(sent) > 3 and len(names) > 3, names
 
 
 def test_a_recording_whose_beginning_was_put_aside_can_be_read(tmp_path: Path) -> None:

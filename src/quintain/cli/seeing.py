@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import shlex
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,14 +23,31 @@ from quintain.serve import (
     HoldLine,
     Move,
     ReviewStats,
+    SilenceLine,
     TaskStanding,
 )
-from quintain.watch import Alert, Change, Gate, alerts_on, folder_of, last_snapshot, silences
+from quintain.watch import (
+    Alert,
+    Change,
+    Gate,
+    Scope,
+    Silence,
+    Snapshot,
+    alerts_on,
+    folder_of,
+    last_snapshot,
+    silence,
+    silences,
+    unsilence,
+)
 
 #: A replay is given up after this.
 REPLAY_SECONDS = 300.0
 _TOLD_BYTES = 200_000
 _HISTORY_BYTES = 256 * 1024
+_RUNS_HELD = 64
+#: All that is read of a watch.
+_FILES = ("alerts.json", "silences.json", "gate.json", "alerts.jsonl", "metrics.json")
 
 
 class ReviewDesk:
@@ -91,22 +110,77 @@ def standings_of(ledger: Path) -> Mapping[str, TaskStanding]:
 
 
 class WatchedAlarms:
-    """What the watch of a run has written down; nothing where there is none."""
+    """What the watch of a run has written down; nothing where there is none. What has not changed is not read again."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[tuple[object, ...], _Written]] = {}
 
     def of(self, run: Path) -> AlarmsView:
         folder = folder_of(run)
         if not folder.is_dir():
             return AlarmsView()
-        now, quiet = time.time(), silences(folder)
-        on = tuple(_line(run.name, alert, alert.state.value, alert.since_unix_seconds,
-                         any(one.covers(alert, now) for one in quiet)) for alert in alerts_on(folder))
-        holds = tuple(HoldLine(
-            run=run.name, scope=hold.scope.value, key=hold.key, reason=hold.reason, by=hold.by, state=hold.state.value,
-            since_unix_seconds=hold.since_unix_seconds,
-            undo=shlex.join(("quintain", "alerts", "release", str(run), f"{hold.scope.value}:{hold.key}")),
-        ) for hold in Gate(folder / "gate.json").holds)
-        return AlarmsView(on=on, holds=holds, history=_history(run.name, folder / "alerts.jsonl"),
-                          sandboxes=_sandboxes(folder))
+        found, now = self._read(run, folder), time.time()
+        hushed = [one for one in found.silences if one.until_unix_seconds > now]
+        return AlarmsView(
+            on=tuple(_line(run.name, alert, alert.state.value, alert.since_unix_seconds,
+                           any(one.covers(alert, now) for one in hushed)) for alert in found.alerts),
+            holds=found.holds, history=found.history, sandboxes=found.sandboxes, numbers=found.numbers,
+            silences=tuple(SilenceLine(run=run.name, id=one.id, rule=one.rule, labels=one.labels, reason=one.reason,
+                                       by=one.by, until_unix_seconds=one.until_unix_seconds) for one in hushed))
+
+    def silence(self, run: Path, rule: str, labels: Mapping[str, str], seconds: float, reason: str) -> None:
+        silence(folder_of(run), Silence(
+            id=secrets.token_hex(4), rule=rule, until_unix_seconds=time.time() + seconds, labels=dict(labels),
+            reason=reason, by="the dashboard"))
+
+    def unsilence(self, run: Path, id: str) -> None:
+        if not unsilence(folder_of(run), id):
+            raise Declined(f"there is no silence {id!r} any more")
+
+    def release(self, run: Path, scope: str, key: str) -> None:
+        known = {one.value for one in Scope}
+        if scope not in known or not Gate(folder_of(run) / "gate.json").release(Scope(scope), key):
+            raise Declined(f"{scope}:{key} is not stopped any more")
+
+    def _read(self, run: Path, folder: Path) -> _Written:
+        stamp = tuple(_stamp(folder / name) for name in _FILES)
+        known = self._known.get(folder)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        snapshot = last_snapshot(folder)
+        found = _Written(
+            alerts_on(folder), silences(folder), _holds(run, folder), _history(run.name, folder / "alerts.jsonl"),
+            _sandboxes(snapshot), {one.labels[0]: one.value for one in snapshot.series
+                                   if one.metric == "quintain_training"})
+        while len(self._known) >= _RUNS_HELD:
+            self._known.pop(next(iter(self._known)), None)
+        self._known[folder] = stamp, found
+        return found
+
+
+class _Written(NamedTuple):
+    alerts: tuple[Alert, ...]
+    silences: tuple[Silence, ...]
+    holds: tuple[HoldLine, ...]
+    history: tuple[AlertLine, ...]
+    sandboxes: dict[str, float]
+    numbers: dict[str, float]
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _holds(run: Path, folder: Path) -> tuple[HoldLine, ...]:
+    return tuple(HoldLine(
+        run=run.name, scope=hold.scope.value, key=hold.key, reason=hold.reason, by=hold.by, state=hold.state.value,
+        since_unix_seconds=hold.since_unix_seconds,
+        undo=shlex.join(("quintain", "alerts", "release", str(run), f"{hold.scope.value}:{hold.key}")),
+    ) for hold in Gate(folder / "gate.json").holds)
 
 
 def _line(run: str, alert: Alert, turn: str, when: float, silenced: bool) -> AlertLine:
@@ -133,8 +207,7 @@ def _history(run: str, path: Path) -> tuple[AlertLine, ...]:
     return tuple(found[:200])
 
 
-def _sandboxes(folder: Path) -> dict[str, float]:
-    snapshot = last_snapshot(folder)
+def _sandboxes(snapshot: Snapshot) -> dict[str, float]:
     if not any(one.metric == "quintain_sandboxes" for one in snapshot.series):
         return {}
     states = {state: snapshot.value("quintain_sandboxes", state=state) for state in ("starting", "in_use", "closing")}

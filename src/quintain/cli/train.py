@@ -20,6 +20,9 @@ from quintain.cli.exits import DONE, INTERRUPTED, Failed, HostCannot, Usage
 from quintain.cli.live import clock
 from quintain.cli.output import console, say_json
 from quintain.cli.training import Asked, need_torch, opened, refuse_held_out
+from quintain.cli.training_screen import TrainingScreen
+from quintain.cli.training_watch import Heeding, TrainingEyes, watched_training
+from quintain.cli.watching import WATCH_OPTIONS, Watching, by_watch
 from quintain.cli.wire import default_sandboxes
 
 if TYPE_CHECKING:
@@ -114,8 +117,9 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--sandboxes", type=click.IntRange(min=1), default=default_sandboxes(), show_default=True)
 @click.option("--backend", default="native", show_default=True, help="What makes the sandboxes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the sum as one JSON object in the last line.")
+@by_watch
 @click.pass_context
-def command(ctx: click.Context, /, **given: Any) -> None:
+def command(ctx: click.Context, /, watching: Watching, **given: Any) -> None:
     """Train a small policy to repair the programs of TASKS: from demonstrations, then from rewards of executed repairs.
 
     TASKS is a set whose programs have one wrong token (repair-train). A curve is drawn while it learns; the folder
@@ -135,7 +139,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     resume: Path | None = given["resume"]
     need_torch()
     if given["trainer"] == "trl" or (resume is not None and (resume / _TRL).exists()):
-        _by_trl(ctx, given)
+        _by_trl(ctx, given, watching)
         return
     _refuse_options(ctx, train_trl.OPTIONS, "--trainer trl")
     if resume is not None:
@@ -151,7 +155,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
         refuse_held_out(asked, folder.parent)  # before a folder is made
         folder.mkdir(parents=True)
         (folder / "training.json").write_bytes(msgspec.json.encode({"asked": asked, "plan": plan}))
-    trained = _run(asked, plan, folder)
+    trained = _run(asked, plan, folder, watching)
     if given["as_json"]:
         say_json(trained)
     else:
@@ -159,7 +163,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     ctx.exit(DONE)
 
 
-def _by_trl(ctx: click.Context, given: dict[str, Any]) -> None:
+def _by_trl(ctx: click.Context, given: dict[str, Any], watching: Watching) -> None:
     resume: Path | None = given["resume"]
     if resume is not None:
         _refuse_with_resume(ctx)
@@ -169,14 +173,14 @@ def _by_trl(ctx: click.Context, given: dict[str, Any]) -> None:
         except (OSError, msgspec.MsgspecError) as error:
             raise Usage(f"{folder} is no folder of a training by TRL: {error}") from None
     else:
-        others = [name for name in ctx.params if name not in (*train_trl.SHARED, *train_trl.OPTIONS)]
+        others = [name for name in ctx.params if name not in (*train_trl.SHARED, *train_trl.OPTIONS, *WATCH_OPTIONS)]
         _refuse_options(ctx, others, "--trainer quintain")
         folder = _new_folder(given)
         asked = train_trl.asked_of(given)
         folder.mkdir(parents=True)
         (folder / _TRL).write_bytes(msgspec.json.encode(asked))
     try:
-        told = train_trl.run_trl(asked, folder, resume=resume is not None)
+        told = train_trl.run_trl(asked, folder, resume=resume is not None, watching=watching)
     except KeyboardInterrupt:
         click.echo(f"interrupted; to go on: quintain train --resume {shlex.quote(str(folder))}", err=True)
         sys.exit(INTERRUPTED)
@@ -206,7 +210,7 @@ def _refuse_options(ctx: click.Context, names: Iterable[str], where: str) -> Non
 
 
 def _refuse_with_resume(ctx: click.Context) -> None:
-    extra = [name for name in ctx.params if name not in ("resume", "as_json")
+    extra = [name for name in ctx.params if name not in ("resume", "as_json", *WATCH_OPTIONS)
              and ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
     if extra:
         raise Usage(f"--resume goes on with what the training was asked: it cannot be given with {', '.join(extra)}")
@@ -253,10 +257,14 @@ def _read(folder: Path) -> tuple[Asked, Plan]:
     return msgspec.json.decode(kept["asked"], type=Asked), msgspec.json.decode(kept["plan"], type=Plan)
 
 
-def _run(asked: Asked, plan: Plan, folder: Path) -> Trained:
+def _run(asked: Asked, plan: Plan, folder: Path, watching: Watching) -> Trained:
+    from quintain.train import RepairSettings
+
     began = time.monotonic()
+    staleness = msgspec.json.decode(asked.settings, type=RepairSettings).staleness
     try:
-        ended, facts = asyncio.run(_train(asked, plan, folder))
+        with watched_training(folder, watching, staleness=staleness) as eyes:
+            ended, facts = asyncio.run(_train(asked, plan, folder, eyes))
     except KeyboardInterrupt:
         click.echo(f"interrupted; to go on: quintain train --resume {shlex.quote(str(folder))}", err=True)
         sys.exit(INTERRUPTED)
@@ -271,21 +279,29 @@ def _run(asked: Asked, plan: Plan, folder: Path) -> Trained:
     )
 
 
-async def _train(asked: Asked, plan: Plan, folder: Path) -> tuple[Ended, dict[str, Any]]:
+async def _train(
+    asked: Asked, plan: Plan, folder: Path, eyes: TrainingEyes | None,
+) -> tuple[Ended, dict[str, Any]]:
     from quintain.train import Board, Log, lines_of, train, write_page, write_png
 
     used, of_others = time.process_time(), _of_children()
-    async with opened(asked, folder) as (learner, judge):
+    meter = (lambda backend: backend) if eyes is None else eyes.metered
+    async with opened(asked, folder, meter=meter) as (learner, judge):
         log = Log(folder / "metrics.jsonl")
+        if eyes is not None:
+            eyes.known(log.readings())
         board = Board(folder / "tensorboard") if asked.report_to else None
 
         def watch(row: Row) -> None:
             curve.show(row)
             if board is not None:
                 board.show(row)
+            if eyes is not None:
+                eyes.row(row)
 
-        with _Curve(learner.settings.sft_steps + learner.settings.rl_steps, log.rows()) as curve:
-            ended = await train(learner, folder, plan, watch=watch)
+        with TrainingScreen(learner.settings.sft_steps + learner.settings.rl_steps, log.rows()) as curve:
+            ended = await train(
+                learner if eyes is None else Heeding(learner, eyes), folder, plan, watch=watch)
         if board is not None:
             board.close()
         memory, settings = learner.memory, learner.settings
@@ -312,53 +328,6 @@ def _of_children() -> float:
     """CPU seconds of the processes that this one started and that have ended, with all that they started."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
-
-
-class _Curve:
-    """The curve while it grows: on a terminal it redraws itself, elsewhere each evaluation is a line. On stderr."""
-
-    def __init__(self, steps: int, rows: list[Row]) -> None:
-        from rich.live import Live
-
-        self._steps = steps
-        self._rows = list(rows)
-        self._began = time.monotonic()
-        self._drawn = 0.0
-        screen = console(to_stderr=True)
-        self._live = Live(console=screen, auto_refresh=False) if sys.stderr.isatty() else None
-
-    def __enter__(self) -> _Curve:
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live:
-            self._live.stop()
-
-    def show(self, row: Row) -> None:
-        self._rows.append(row)
-        now = time.monotonic()
-        if self._live and (row.held_out or now - self._drawn > 0.5):
-            self._drawn = now
-            self._live.update(_picture(self._rows, self._steps, now - self._began), refresh=True)
-        elif not self._live and row.held_out:
-            click.echo(f"update {row.step}/{self._steps} ({row.stage}): held out {row.held_out['pass_at_1']:.1%} at "
-                       f"the first attempt, {row.held_out['within_3']:.1%} within three", err=True)
-
-
-def _picture(rows: list[Row], steps: int, seconds: float) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    from quintain.train import lines_of, spark_line
-
-    grid = Table.grid(padding=(0, 2))
-    grid.add_row(Text(f"update {rows[-1].step}/{steps}", style="bold"), Text(rows[-1].stage), Text(clock(seconds)))
-    for line in lines_of(rows):
-        values = [value for _, value in line.points]
-        grid.add_row(Text(line.name), Text(spark_line(values), style="cyan"), Text(f"{values[-1]:.1%}"))
-    return grid
 
 
 def _report(trained: Trained) -> None:

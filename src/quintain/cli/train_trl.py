@@ -15,6 +15,8 @@ import msgspec
 
 from quintain.cli.apart import note_training, refuse_training
 from quintain.cli.exits import Failed, HostCannot, Usage
+from quintain.cli.training_watch import TrainingEyes, watched_training
+from quintain.cli.watching import Watching
 from quintain.cli.wire import Choice, open_backend, open_house, open_tasks
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ def asked_of(given: Mapping[str, Any]) -> TrlAsked:
                     backend=given["backend"])
 
 
-def run_trl(asked: TrlAsked, folder: Path, *, resume: bool) -> TrlSum:
+def run_trl(asked: TrlAsked, folder: Path, *, resume: bool, watching: Watching) -> TrlSum:
     """Raises Failed with what TRL says."""
     _need_trl()
     from quintain.train import Asked, Log, Stage, TrlPlan, lines_of, train_with_trl, write_page
@@ -80,11 +82,13 @@ def run_trl(asked: TrlAsked, folder: Path, *, resume: bool) -> TrlSum:
         raise Usage(f"expected tasks in {asked.tasks}, found none")
     refuse_training(folder.parent, [item.task for item in items])
     note_training(folder, [item.task for item in items])
-    began, house = time.monotonic(), _House(asked, folder)
+    began = time.monotonic()
     try:
-        with Stage(house.opened) as stage:
-            rows = Asked(items, house.environment.opening)
-            trained = train_with_trl(stage, rows, folder, plan, resume=resume, watch=_shown(plan))
+        with watched_training(folder, watching) as eyes:
+            house = _House(asked, folder, eyes)
+            with Stage(house.opened) as stage:
+                rows = Asked(items, house.environment.opening)
+                trained = train_with_trl(stage, rows, folder, plan, resume=resume, watch=_shown(plan, eyes))
     except (ValueError, OSError) as error:
         raise Failed(str(error)) from None
     write_page(folder / "curve.html", lines_of(Log(folder / "metrics.jsonl").rows()),
@@ -98,9 +102,10 @@ def run_trl(asked: TrlAsked, folder: Path, *, resume: bool) -> TrlSum:
 class _House:
     """Sandboxes, and a journal of all episodes that were played in them: `quintain show RUN/episodes`."""
 
-    def __init__(self, asked: TrlAsked, folder: Path) -> None:
+    def __init__(self, asked: TrlAsked, folder: Path, eyes: TrainingEyes | None) -> None:
         self._asked = asked
         self._folder = folder
+        self._eyes = eyes
         self._environment: Environment | None = None
 
     @property
@@ -119,13 +124,19 @@ class _House:
                                 backend=self._asked.backend)
         name = time.strftime("episodes-%Y%m%d-%H%M%S")  # one for each time that the training is taken up
         with Run.create(self._folder, definition, name=name) as run:
-            async with open_house(open_backend(self._asked.backend)) as environment:
+            eyes = self._eyes
+            meter = (lambda backend: backend) if eyes is None else eyes.metered
+            async with open_house(open_backend(self._asked.backend), meter=meter) as environment:
                 self._environment = environment
-                yield Collector(environment, run.journal.append, concurrency=self._asked.sandboxes)
+                yield Collector(environment, run.journal.append, concurrency=self._asked.sandboxes,
+                                watch=(lambda event: None) if eyes is None else eyes.event)
 
 
-def _shown(plan: TrlPlan) -> Any:
+def _shown(plan: TrlPlan, eyes: TrainingEyes | None) -> Any:
     def show(row: Row) -> None:
+        if eyes is not None:
+            eyes.row(row)
+            eyes.rest()
         solved = row.train.get("solved")
         told = "" if solved is None else f", {solved:.1%} solved"
         click.echo(f"update {row.step}/{plan.steps}: reward {row.train['reward']:+.3f}{told}", err=True)

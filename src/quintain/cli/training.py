@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ import msgspec
 from quintain.cli.apart import note_training, refuse_training
 from quintain.cli.exits import HostCannot, Usage
 from quintain.cli.wire import Choice, open_backend, open_tasks
+from quintain.sandbox import Backend
 from quintain.tasks import Item
 from quintain.types import HouseError, Program, TaskError, content_digest
 
@@ -125,9 +126,12 @@ class SandboxJudge:
 
 
 @asynccontextmanager
-async def opened(asked: Asked, folder: Path) -> AsyncIterator[tuple[RepairLearning, SandboxJudge]]:
-    """The learner of a training and its judge, in sandboxes that are there until the block is left. Raises Usage for
-    tasks that are no repairs, HostCannot where there are no sandboxes or there is no torch."""
+async def opened(
+    asked: Asked, folder: Path, *, meter: Callable[[Backend], Backend] = lambda backend: backend,
+) -> AsyncIterator[tuple[RepairLearning, SandboxJudge]]:
+    """The learner of a training and its judge, in sandboxes that are there until the block is left; `meter` may put
+    what counts them before the backend. Raises Usage for tasks that are no repairs, HostCannot where there are no
+    sandboxes or there is no torch."""
     from quintain.env import CodeEnvironment
     from quintain.grade import Oracle, solved_only
 
@@ -138,7 +142,7 @@ async def opened(asked: Asked, folder: Path) -> AsyncIterator[tuple[RepairLearni
     train, demonstrated, held_out = chosen(asked, settings)
     refuse_training(folder.parent, [item.task for item in train])
     note_training(folder, [item.task for item in train])
-    backend = open_backend(asked.backend)
+    backend = meter(open_backend(asked.backend))
     try:
         # An edit of one token leaves no room for the hacks that detectors look for: none are asked.
         oracle = Oracle(backend, confirm=asked.confirm)

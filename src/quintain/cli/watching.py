@@ -7,7 +7,7 @@ import functools
 import importlib.util
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,6 +44,10 @@ from quintain.watch import (
     read_rules,
 )
 
+#: What `by_watch` adds.
+WATCH_OPTIONS = ("watch", "metrics", "alerts")
+#: What is read before each look of a watch.
+Source = Callable[[Meters], Awaitable[None]]
 #: How often a worker lets others know how it is; after a crash at once.
 BEAT_SECONDS = 1.0
 
@@ -113,20 +117,29 @@ async def watched(
 ) -> AsyncIterator[Eyes | None]:
     """The watch of a run while the block lasts; `None` where nobody is to watch. Raises Usage for a receiver without
     an address, OSError for a port that is taken."""
+    sources = [_health_source(health)] if health is not None else []
+    async with watched_folder(run.path, watching, image_of=_image_of(tasks), sources=sources) as eyes:
+        yield eyes
+
+
+@asynccontextmanager
+async def watched_folder(
+    path: Path, watching: Watching, *, image_of: Callable[[str], str] = lambda task: "", sources: Sequence[Source] = (),
+) -> AsyncIterator[Eyes | None]:
+    """The same for any folder: a run, or a training."""
     if not watching.is_on:
         yield None
         return
+    name = _name_of(path)
     rules, meters = watching.read(), Meters()
     try:
-        notifier = Notifier(rules.receivers, run=run.name)
+        notifier = Notifier(rules.receivers, run=name)
     except ValueError as error:
         raise Usage(str(error)) from error
-    folder = folder_of(run.path)
-    sources = [_health_source(health)] if health is not None else []
-    name = run.path.resolve().name
+    folder = folder_of(path)
     with logging_to(folder / "log.jsonl", meters=meters, run=name):
         sandboxes = Sandboxes(meters)
-        watch = Watch(folder, name, rules, meters=meters, notifier=notifier, image_of=_image_of(tasks),
+        watch = Watch(folder, name, rules, meters=meters, notifier=notifier, image_of=image_of,
                       sources=[*sources, sandboxes.show])
         async with asyncio.TaskGroup() as group, _listener(watching.port, watch.text):
             going = [group.create_task(watch.keep_looking()), group.create_task(notifier.deliver())]
@@ -136,6 +149,10 @@ async def watched(
                 going[0].cancel()
                 await watch.close()
                 going[1].cancel()
+
+
+def _name_of(path: Path) -> str:
+    return path.resolve().name
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from quintain.serve.dashboard import (
     Replays,
     Reviews,
     ReviewStats,
+    SilenceLine,
     Standings,
     TaskStanding,
     board,
@@ -48,8 +49,8 @@ from quintain.serve.words import (
 __all__ = [
     "Alarms", "AlarmsView", "AlertLine", "Allowance", "Api", "ApiError", "Asked", "AsyncClient", "Captured",
     "CaseView", "ChatUpstream", "Client", "CompletionsSampler", "Declined", "Done", "Doorkeeper", "Ended", "Exchange",
-    "Gateway", "HoldLine", "Home", "Key", "KeyRing", "ModelServer", "Move", "Numbered", "OPERATIONS", "Offer",
-    "Piece", "Player", "Problem", "Quota", "Refusal", "Refused", "Replays", "ReviewStats", "Reviews", "RunAsked",
-    "RunState", "RunView", "Sampler", "Scope", "Standings", "TaskStanding", "TasksetView", "To", "TokenUpstream",
+    "Gateway", "HoldLine", "Home", "Key", "KeyRing", "ModelServer", "Move", "Numbered", "OPERATIONS", "Offer", "Piece",
+    "Player", "Problem", "Quota", "Refusal", "Refused", "Replays", "ReviewStats", "Reviews", "RunAsked", "RunState",
+    "RunView", "Sampler", "Scope", "SilenceLine", "Standings", "TaskStanding", "TasksetView", "To", "TokenUpstream",
     "Upstream", "board", "document", "listening", "metrics_app", "threads_of",
 ]

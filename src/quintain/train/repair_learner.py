@@ -256,14 +256,17 @@ class RepairLearner(TwoStages):
             return told
         picks, old = torch.tensor(drawn.picks), torch.tensor(drawn.logprobs)
         dice = random.Random(f"{self.settings.seed} learn {drawn.step}")
-        entropy = torch.zeros(())
+        entropy = loss = new = torch.zeros(())
         for _ in range(self.settings.passes):
             logp = self._read([self.problems[task].features(tried, dice, hidden=self.settings.hidden)
                                for task, tried in zip(drawn.tasks, drawn.tried, strict=True)])
             entropy = _entropy(logp)
-            losses = ppo_clip(logp.gather(1, picks), old, advantage, mask)
-            self._descend(aggregate(losses, mask) - self.settings.entropy * entropy, self._rate())
-        return {**told, "entropy": entropy.item()}
+            new = logp.gather(1, picks)
+            loss = aggregate(ppo_clip(new, old, advantage, mask), mask) - self.settings.entropy * entropy
+            self._descend(loss, self._rate())
+        apart = (old - new.detach()) * mask  # of the draws, in nats: before the last pass
+        return {**told, "entropy": entropy.item(), "loss": loss.item(),
+                "kl": (apart.sum() / mask.sum().clamp(min=1.0)).item()}
 
     def _told(self, rewards: Sequence[Sequence[float | None]], useful: Sequence[bool]) -> dict[str, float]:
         flat = [reward for row in rewards for reward in row]

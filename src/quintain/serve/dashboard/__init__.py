@@ -12,11 +12,12 @@ from quintain.serve.dashboard.views import (
     Replays,
     Reviews,
     ReviewStats,
+    SilenceLine,
     Standings,
     TaskStanding,
 )
 
 __all__ = [
     "Alarms", "AlarmsView", "AlertLine", "CaseView", "Declined", "HoldLine", "Move", "Replays", "ReviewStats",
-    "Reviews", "Standings", "TaskStanding", "board",
+    "Reviews", "SilenceLine", "Standings", "TaskStanding", "board",
 ]

@@ -30,6 +30,7 @@ MOST_LISTENERS = 64
 STREAM_SECONDS = 0.5
 BREATH_SECONDS = 15.0
 _BODY_BYTES = 64 * 1024
+_LONGEST_SILENCE_SECONDS = 7 * 86_400.0
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 _T = TypeVar("_T")
@@ -44,7 +45,7 @@ def board(
     reviews or start replays needs `token` (made here where it is `None`; it is `app.state.token`). A part that is
     `None` is absent, and its page says so. Requests by other names than `hosts` are refused."""
     secret = token if token is not None else secrets.token_urlsafe(24)
-    room = _Room(Looking(runs, alarms=alarms, standings=standings), reviews, replays, secret)
+    room = _Room(Looking(runs, alarms=alarms, standings=standings), alarms, reviews, replays, secret)
     get: dict[str, _Endpoint] = {
         "/api/house": room.house, "/api/runs": room.runs, "/api/overview": room.overview,
         "/api/episodes": room.episodes, "/api/episode": room.episode, "/api/text": room.text, "/api/tasks": room.tasks,
@@ -54,6 +55,8 @@ def board(
     post: dict[str, _Endpoint] = {
         "/api/reviews/next": room.review_next, "/api/reviews/decide": room.review_decide,
         "/api/reviews/undo": room.review_undo, "/api/replay": room.replay,
+        "/api/alerts/silence": room.silence, "/api/alerts/unsilence": room.unsilence,
+        "/api/alerts/release": room.release,
     }
     app = Starlette(
         routes=[
@@ -72,8 +75,11 @@ def board(
 class _Room:
     """The answers. What reads files runs off the event loop."""
 
-    def __init__(self, looking: Looking, reviews: Reviews | None, replays: Replays | None, token: str) -> None:
+    def __init__(
+        self, looking: Looking, alarms: Alarms | None, reviews: Reviews | None, replays: Replays | None, token: str,
+    ) -> None:
         self._looking = looking
+        self._alarms = alarms
         self._reviews = reviews
         self._replays = replays
         self._token = token
@@ -136,7 +142,27 @@ class _Room:
             "on": [one for view in found for one in view.on],
             "history": sorted((one for view in found for one in view.history), key=lambda one: -one.unix_seconds)[:200],
             "holds": [one for view in found for one in view.holds],
+            "silences": [one for view in found for one in view.silences],
         })
+
+    async def silence(self, request: Request) -> Response:
+        asked = await _body(request, _Silence)
+        if not 0 < asked.seconds <= _LONGEST_SILENCE_SECONDS or not asked.rule:
+            raise Unwell(f"expected a rule, and up to {_LONGEST_SILENCE_SECONDS:.0f} seconds of silence")
+        room = self._watched()
+        await asyncio.to_thread(room.silence, self._looking.path(asked.run), asked.rule, asked.labels, asked.seconds,
+                                asked.reason[:500])
+        return _json({"silenced": asked.rule})
+
+    async def unsilence(self, request: Request) -> Response:
+        asked = await _body(request, _Unsilence)
+        await asyncio.to_thread(self._watched().unsilence, self._looking.path(asked.run), asked.id)
+        return _json({"ended": asked.id})
+
+    async def release(self, request: Request) -> Response:
+        asked = await _body(request, _Release)
+        await asyncio.to_thread(self._watched().release, self._looking.path(asked.run), asked.scope, asked.key)
+        return _json({"released": f"{asked.scope}:{asked.key}"})
 
     async def review_stats(self, request: Request) -> Response:
         reviewer = request.query_params.get("reviewer", "")
@@ -198,6 +224,11 @@ class _Room:
         finally:
             self._listeners -= 1
 
+    def _watched(self) -> Alarms:
+        if self._alarms is None:
+            raise Unwell("nothing here knows of alerts", status=404)
+        return self._alarms
+
     def _queue(self) -> Reviews:
         if self._reviews is None:
             raise Unwell("there is no review queue here: quintain audit add RUN makes one", status=404)
@@ -213,6 +244,25 @@ class _Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     case: str
     decision: str
     note: str = ""
+
+
+class _Silence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    run: str
+    rule: str
+    labels: dict[str, str] = {}
+    seconds: float = 3600.0
+    reason: str = ""
+
+
+class _Unsilence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    run: str
+    id: str
+
+
+class _Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    run: str
+    scope: str
+    key: str
 
 
 class _Replay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

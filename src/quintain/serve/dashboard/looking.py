@@ -104,7 +104,8 @@ class Looking:
         alarms, curves = self.alarms(name), self._curves_of(path).lines()
         made = Overview(line=line, states={}, owners={}) if line.is_training else self._glance(path, line)
         return msgspec.structs.replace(
-            made, sandboxes=alarms.sandboxes, alerts=sum(one.turn == "firing" for one in alarms.on), curves=curves)
+            made, sandboxes=alarms.sandboxes, numbers=alarms.numbers, curves=curves,
+            alerts=sum(one.turn == "firing" for one in alarms.on))
 
     def page(
         self, name: str, lets: Sequence[Callable[[Known], bool]], order: Callable[[Known], float | str | int], *,

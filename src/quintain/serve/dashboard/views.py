@@ -92,6 +92,7 @@ class Overview(_View, frozen=True, kw_only=True):
     flags: dict[str, int] = {}
     sandboxes: dict[str, float] = {}
     tasks: dict[str, int] = {}
+    numbers: dict[str, float] = {}
     curves: tuple[Curve, ...] = ()
     versions: tuple[Curve, ...] = ()
     alerts: int = 0
@@ -198,11 +199,27 @@ class HoldLine(_View, frozen=True, kw_only=True):
     undo: str = ""
 
 
+class SilenceLine(_View, frozen=True, kw_only=True):
+    """Alerts of rules like `rule` with these labels do nothing until then."""
+
+    run: str
+    id: str
+    rule: str
+    labels: dict[str, str]
+    reason: str
+    by: str
+    until_unix_seconds: float
+
+
 class AlarmsView(_View, frozen=True, kw_only=True):
+    """`sandboxes` by state and the `numbers` of a training's last update are as last metered."""
+
     on: tuple[AlertLine, ...] = ()
     history: tuple[AlertLine, ...] = ()
     holds: tuple[HoldLine, ...] = ()
+    silences: tuple[SilenceLine, ...] = ()
     sandboxes: dict[str, float] = {}
+    numbers: dict[str, float] = {}
 
 
 class CaseView(_View, frozen=True, kw_only=True):
@@ -245,9 +262,13 @@ class Replays(Protocol):
 
 
 class Alarms(Protocol):
-    """What the watch of a run has written down."""
+    """What the watch of a run has written down, and what a viewer may say to it. Raises Declined for what is not there
+    any more."""
 
     def of(self, run: Path) -> AlarmsView: ...
+    def silence(self, run: Path, rule: str, labels: Mapping[str, str], seconds: float, reason: str) -> None: ...
+    def unsilence(self, run: Path, id: str) -> None: ...
+    def release(self, run: Path, scope: str, key: str) -> None: ...
 
 
 class Standings(Protocol):

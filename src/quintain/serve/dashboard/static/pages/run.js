@@ -1,5 +1,5 @@
 // One run at a glance, as it goes.
-import {badge, h, lasting, number, panel, say, share, signed, time} from "../dom.js";
+import {badge, facts, h, lasting, number, panel, say, share, signed, time} from "../dom.js";
 import {get, listen} from "../api.js";
 import {bars, chart, histogram, lines, rewardsOverTime, stack, throughput} from "../charts.js";
 import {go} from "../app.js";
@@ -17,7 +17,7 @@ export async function show(place, query, signal) {
   const [trail, tabs] = heading(run, "run");
   const charts = {states: chart(), closed: chart(), spread: chart(), time: chart(), learning: chart(), versions: chart()};
   const p = {states: panel("Episodes by state", {wide: true}), closed: panel("Throughput"), time: panel("Reward over time"), spread: panel("Rewards", {note: "from −1 to +1"}), owners: panel("Faults by owner"), faults: panel("Commonest faults"),
-    components: panel("Reward components", {note: "mean where measured"}), tasks: panel("Task health"), sandboxes: panel("Sandboxes"), flags: panel("Flags"), learning: panel("Learning curve", {wide: true}), versions: panel("By policy version", {wide: true})};
+    components: panel("Reward components", {note: "mean where measured"}), tasks: panel("Task health"), sandboxes: panel("Sandboxes"), numbers: panel("Last update", {note: "as the learner calls its numbers"}), flags: panel("Flags"), learning: panel("Learning curve", {wide: true}), versions: panel("By policy version", {wide: true})};
   for (const [name, made] of Object.entries(charts)) p[name].set(made.element);
   place.append(trail, title, lead, tabs, note, tiles, h("div.grid", {}, Object.values(p).map(one => one.element)));
   let before = null, told = 0;
@@ -45,7 +45,10 @@ export async function show(place, query, signal) {
     const fares = [["always solved", "good"], ["mixed", "info"], ["never solved", "warn"], ["broken", "bad"]].map(([name, mood]) => [name, mood, seen.tasks[name] || 0, go("tasks", {run, fares: name})]);
     p.tasks.set(bars(fares, "Tasks by how they fare"));
     const boxes = Object.entries(seen.sandboxes);
-    p.sandboxes.element.hidden = line.is_training;
+    p.sandboxes.element.hidden = line.is_training && !boxes.length;
+    const numbers = Object.entries(seen.numbers).sort();
+    p.numbers.element.hidden = !numbers.length;
+    p.numbers.set(facts(numbers.map(([name, value]) => [name.replaceAll("_", " "), Math.abs(value) >= 100 || Number.isInteger(value) ? number(Math.round(value)) : Number(value.toPrecision(3)).toString()])));
     p.sandboxes.set(boxes.length ? bars(boxes.map(([name, value]) => [name.replaceAll("_", " "), name === "leaked" ? "bad" : "info", value]), "Sandboxes by state") : h("p.empty", {}, "Not metered: this run keeps no watch, or has not looked yet."));
     const flags = Object.entries(seen.flags);
     p.flags.element.hidden = !flags.length;
