@@ -17,7 +17,8 @@ two that no format reads, AgentBench-OS and InterCode. On two quiet cores:
 88.3 %, 20 weak suites) can be had again: `humaneval_classic`, and how many of those suites `humaneval_weak` has too.
 `--mend` accepts every repair that is proposed for what was not admitted, and says what is admitted then.
 `--strength` measures of public sets only how strong their tests are. `--out DIR` keeps what was found, so that a run
-that was cut short goes on; its seconds are then those of the last run alone.
+that was cut short goes on; its seconds are then those of the last run alone. Progress is told on the error output; the
+exit code is 1 where a goal is missed (`missed`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from _classic import ALWAYS_WEAK, WEAK, classic_shares
 from _foreign_sets import agentbench, intercode, intercode_sql
@@ -58,6 +60,8 @@ from quintain.types import TaskError
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 #: The codes that tell a defect; most are told by their own.
 CODES = {Defect.WEAK: {"weak", "few kills"}}
+#: How many tasks of a set are known to be sound, as far as `--light` looks.
+KNOWN_SOUND = {"quixbugs": 40, "exercism": 137}
 FOREIGN = ("agentbench", "intercode", "intercode_sql")
 SETS = {"humaneval": None, "quixbugs": DATA / "quixbugs", "exercism-python": DATA / "exercism"}
 
@@ -108,14 +112,12 @@ async def mended(tasks: Taskset, found: Sequence[Admission], args: argparse.Name
 
 
 def corpus(args: argparse.Namespace) -> dict[str, object]:
-    made = list(specimens(each=2 if args.quick else 12, sound=6 if args.quick else 60))
+    made = list(specimens(each=2 if args.quick else 12, sound=6 if args.quick else 60))[:: args.every]
     tasks = Taskset.of([one.item for one in made], name="specimens")
     found = {a.task: a for a in asyncio.run(admitted(tasks, out=args.out, at_once=args.at_once))}
     told = {id: {p.code for p in a.problems if p.fails} for id, a in found.items()}
     by_kind, hits, wanted, named = {}, 0, 0, 0
-    for defect in Defect:
-        if defect is Defect.NONE:
-            continue
+    for defect in sorted({one.defect for one in made} - {Defect.NONE}):
         codes = CODES.get(defect, {defect.value})
         have = {one.item.task.id for one in made if one.defect is defect}
         flagged = {id for id, said in told.items() if said & codes}
@@ -210,12 +212,44 @@ def foreign(name: str, args: argparse.Namespace) -> dict[str, object]:
     found = asyncio.run(admitted(tasks, out=args.out / name if args.out else None, at_once=args.at_once,
                                  checks=light(tasks)))
     reasons.update(code for a in found for code in {p.code for p in a.problems if p.fails})
-    return {f"{name}_tasks": len(rows), f"{name}_rulings": dict(Counter(a.ruling.value for a in found)),
+    return {f"{name}_tasks": len(rows), f"{name}_unreadable": len(rows) - len(tasks.ids),
+            f"{name}_rulings": dict(Counter(a.ruling.value for a in found)),
             f"{name}_reasons": dict(reasons)}
 
 
 def _refused(found: Sequence[Admission]) -> dict[str, list[str]]:
     return {a.task: sorted({p.code for p in a.problems if p.fails}) for a in found if a.ruling is Ruling.REJECTED}
+
+
+def missed(figures: dict[str, Any], args: argparse.Namespace) -> list[str]:
+    """Which of the goals that a run could reach it has not; of a quick one none is asked, but for the corpus's."""
+    goals: dict[str, bool] = {}
+    if "recall" in figures:
+        goals["recall >= 0.95"] = figures["recall"] >= 0.95
+        goals["precision >= 0.95"] = (figures["precision"] or 0.0) >= 0.95
+    if args.quick:
+        return [goal for goal, is_met in goals.items() if not is_met]
+    if "humaneval_tasks" in figures and not args.light:
+        weak = set(figures["humaneval_weak_tasks"])
+        goals["20 weak suites of HumanEval or more"] = len(weak) >= 20
+        goals["those weak by every choice of operators among them"] = weak >= set(ALWAYS_WEAK)
+        if not args.strength:
+            goals["humaneval_oracle_runs >= 25 a task"] = figures["humaneval_oracle_runs"] >= 25 * 164
+            goals["humaneval_seconds <= 300"] = figures["humaneval_seconds"] <= 300 or args.out is not None
+    for short, sound in KNOWN_SOUND.items():
+        if args.light and f"{short}_tasks" in figures:
+            told = figures[f"{short}_mended"] or {"rulings": figures[f"{short}_rulings"]}
+            goals[f"{sound} of {short} admitted"] = told["rulings"].get("admitted", 0) >= sound
+    if args.light and "exercism_tasks" in figures:
+        known = {f"exercism/python/{name}" for name in ("ledger", "markdown")}
+        goals["ledger and markdown refused, since what is given solves them"] = all(
+            "null passes" in figures["exercism_refused"].get(id, []) for id in known)
+    for name in FOREIGN:
+        if f"{name}_tasks" in figures:
+            ruled = sum(figures[f"{name}_rulings"].values())
+            unread = figures[f"{name}_unreadable"]
+            goals[f"every task of {name} judged, or left out for a reason"] = ruled + unread == figures[f"{name}_tasks"]
+    return [goal for goal, is_met in goals.items() if not is_met]
 
 
 def main() -> None:
@@ -227,6 +261,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", choices=["corpus", *SETS, *FOREIGN], help="only these (default: all)")
     parser.add_argument("--mend", action="store_true", help="accept each repair that is proposed in public sets")
     parser.add_argument("--out", type=Path, help="keep findings here, so that a second run goes on")
+    parser.add_argument("--every", type=int, default=1, help="of the corpus only each so many-th task")
     parser.add_argument("--at-once", type=int, default=4)
     args = parser.parse_args()
     chosen = args.set or (["corpus", "humaneval"] if args.quick else ["corpus", *SETS, *FOREIGN])
@@ -239,7 +274,9 @@ def main() -> None:
     for name in FOREIGN:
         if name in chosen:
             figures |= foreign(name, args)
-    finish(name="admission", **figures)
+    not_met = missed(figures, args)
+    finish(name="admission", **figures, missed=not_met)
+    sys.exit(1 if not_met or not figures else 0)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ first passage of the evidence, or as many runs of the author's answer as that of
 
     .venv/bin/python bench/flaky.py [--seconds 180] [--flaky 100] [--healthy 10000]
 
-The last two parts share the CPUs, then comes the real one; the whole takes four to five minutes on two cores.
+The last two parts share the CPUs, then comes the real one; the whole takes four to five minutes on two cores. The exit
+code is 1 where a goal is missed (`missed`).
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ import argparse
 import asyncio
 import os
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from _machine import finish
@@ -306,6 +309,9 @@ def played(folder: Path, asked: argparse.Namespace) -> tuple[list[dict[str, obje
                 for n, tests in enumerate(parts) if tests]
         rows = [pool.submit(simulated, folder, rate, asked.flaky if rate < 0.05 else 5 * asked.flaky, asked.seed)
                 for rate in RATES if asked.flaky]  # the rare ones take twenty times as long
+        parts_played: list[Future[Any]] = [*well, *rows]
+        for number, _ in enumerate(as_completed(parts_played), 1):  # the error of any comes out below
+            print(f"{number}/{len(parts_played)} parts played", file=sys.stderr)
         flaky = [row.result() for row in rows]
         known = [part.result() for part in well]
     if not known:
@@ -313,6 +319,28 @@ def played(folder: Path, asked: argparse.Namespace) -> tuple[list[dict[str, obje
     whole = sum(known[1:], known[0])
     return flaky, {**msgspec.to_builtins(whole), "rate": rate, "runs_each": whole.runs * 100 // whole.tests,
                    "promised_false_alarms": whole.tests * Bounds().false_alarm}
+
+
+def missed(
+    rows: Sequence[dict[str, Any]], well: dict[str, Any] | None, truly: Sequence[dict[str, Any]] | None,
+    rates: Sequence[float],
+) -> list[str]:
+    """The goals that were not met."""
+    goals = {}
+    for row in rows:
+        goals[f"every test of {row['rate']:g} quarantined"] = row["quarantined"] == row["tests"]
+        goals[f"95 % of {row['rate']:g} within the promise"] = row["within_promise"] >= 0.95 * row["tests"]
+        goals[f"no other test in the place of {row['rate']:g}"] = row["wrong_test"] == 0
+    if well is not None:
+        goals["no healthy test quarantined"] = well["quarantined"] == 0
+    for row in truly or ():
+        if row.get("rate") in rates:
+            goals[f"the dice of {row['rate']:g} suspended in a training"] = bool(row["suspended"])
+        elif "rewards_paid_after_suspension" in row:
+            goals["no reward after a suspension"] = row["rewards_paid_after_suspension"] == 0
+        else:
+            goals["the steady task goes on"] = not row["suspended"]
+    return [goal for goal, is_met in goals.items() if not is_met]
 
 
 def main() -> None:
@@ -332,8 +360,10 @@ def main() -> None:
         rows, well = played(folder, asked)
         rates = [float(rate) for rate in asked.rates.split(",")]
         truly = asyncio.run(real(folder, asked.seconds, rates)) if asked.seconds > 0 else None
-    finish(simulated=rows or None, healthy=well, real=truly, seconds=round(time.monotonic() - began, 1),
-           seed=asked.seed)
+    not_met = missed(rows, well, truly, rates)
+    finish(simulated=rows or None, healthy=well, real=truly, missed=not_met,
+           seconds=round(time.monotonic() - began, 1), seed=asked.seed)
+    sys.exit(1 if not_met else 0)
 
 
 if __name__ == "__main__":

@@ -6,17 +6,21 @@ import asyncio
 import json
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from quintain.curate import Finding, Mechanism, Result, Site, Words, mechanisms
 from quintain.curate.battery import _fits, words_of_item, written
+from quintain.curate.battery import fitting as battery_of
 from quintain.curate.checks import Battery
-from quintain.grade import World
+from quintain.curate.site import command_limits
+from quintain.grade import World, warm_oracle
 from quintain.sandbox import NativeBackend
 from quintain.tasks import Exam, Item, JavaScriptSuite, ShellSuite
-from quintain.types import Entry
+from quintain.types import Entry, TaskError
 
 from .ground import admitted, needs_native, script_task
 
@@ -76,25 +80,37 @@ def judged(item: Item) -> Finding:
     return admission.findings[0]
 
 
+def mean() -> Item:
+    test = b"const { mean } = require('./solution');\ntest('two', () => { expect(mean([2, 4])).toBe(3); });\n"
+    return Item.sealed(
+        Exam(hidden=JavaScriptSuite(files={"solution.spec.js": test})), id="mean", instructions="Write mean.",
+        entry=Entry(path="solution.js", name="mean", language="javascript"))
+
+
+def add() -> Item:
+    test = b"test_add() { [[ $(add 20 22) = \"42\" ]]; }\n"
+    return Item.sealed(
+        Exam(hidden=ShellSuite(files={"tests.sh": test}, functions=("add",))), id="add", instructions="Write add.",
+        entry=Entry(path="solution.sh", name="add", language="shell"))
+
+
+def assert_no_trick_is_paid(item: Item) -> None:
+    finding = judged(item)
+    assert finding.result is Result.PASS, finding.problems
+    assert finding.figures["mechanisms"] >= 60
+
+
+@pytest.mark.whole
 @needs_native
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 def test_no_trick_in_javascript_is_paid() -> None:
-    test = b"const { mean } = require('./solution');\ntest('two', () => { expect(mean([2, 4])).toBe(3); });\n"
-    finding = judged(Item.sealed(
-        Exam(hidden=JavaScriptSuite(files={"solution.spec.js": test})), id="mean", instructions="Write mean.",
-        entry=Entry(path="solution.js", name="mean", language="javascript")))
-    assert finding.result is Result.PASS, finding.problems
-    assert finding.figures["mechanisms"] >= 60
+    assert_no_trick_is_paid(mean())
 
 
+@pytest.mark.whole
 @needs_native
 def test_no_trick_in_shell_is_paid() -> None:
-    test = b"test_add() { [[ $(add 20 22) = \"42\" ]]; }\n"
-    finding = judged(Item.sealed(
-        Exam(hidden=ShellSuite(files={"tests.sh": test}, functions=("add",))), id="add", instructions="Write add.",
-        entry=Entry(path="solution.sh", name="add", language="shell")))
-    assert finding.result is Result.PASS, finding.problems
-    assert finding.figures["mechanisms"] >= 60
+    assert_no_trick_is_paid(add())
 
 
 CAREFUL = """#!/bin/bash
@@ -108,11 +124,31 @@ if python3 -m pytest -q >/dev/null 2>&1; then echo 1; else echo 0; fi > /logs/ve
 """
 
 
+@pytest.mark.whole
 @needs_native
 def test_no_trick_is_paid_by_a_careful_script() -> None:
-    careful = judged(script_task(CAREFUL))
-    assert careful.result is Result.PASS, careful.problems
-    assert careful.figures["mechanisms"] >= 60
+    assert_no_trick_is_paid(script_task(CAREFUL))
+
+
+@needs_native
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_one_trick_in_fifteen_is_paid_in_no_language(tmp_path: Path) -> None:
+    async def paid() -> list[str]:
+        async with NativeBackend(warm=warm_oracle()) as backend, NativeBackend() as images:
+            site = Site(backend, at_once=2, world=World(images, cache=tmp_path))
+            found = []
+            for item in (mean(), add(), script_task(CAREFUL)):
+                words = words_of_item(item)
+                some = battery_of(item, words.kind)[::15]
+                assert len(some) >= 4
+                for trick in some:
+                    limits = msgspec.structs.replace(command_limits(item), wall_seconds=2.0, cpu_seconds=2.0)
+                    answer = written(trick, words, item.task.entry.path)
+                    with suppress(TaskError):
+                        found += [trick.name] if (await site.verdict(item, answer, limits=limits)).solved else []
+            return found
+
+    assert asyncio.run(paid()) == []
 
 
 @needs_native
