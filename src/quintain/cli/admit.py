@@ -255,12 +255,12 @@ async def open_site(*, sandboxes: int, bases: dict[str, str]) -> AsyncIterator[S
     """Where answers are tried on this host. Raises HostCannot where there are no sandboxes."""
     from quintain.cli.wire import cache_folder, open_backend
     from quintain.curate import Site
-    from quintain.grade import World
+    from quintain.env import TerminalWorld
     from quintain.sandbox import NativeBackend
 
     backend = open_backend("native")
     try:
         async with NativeBackend() as images:
-            yield Site(backend, at_once=sandboxes, world=World(images, cache=cache_folder(), bases=bases))
+            yield Site(backend, at_once=sandboxes, world=TerminalWorld(images, cache=cache_folder(), bases=bases))
     finally:
         await backend.aclose()

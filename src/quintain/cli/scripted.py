@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quintain.grade import World, check_answer
+from quintain.env import TerminalWorld
+from quintain.grade import check_answer
 from quintain.sandbox import NativeBackend
 from quintain.tasks import AnswerKind, AnswerSuite, ScriptSuite
 from quintain.types import HouseError, Owner, TaskError, Verdict
@@ -22,14 +23,14 @@ Files = Mapping[str, bytes]
 class Scripted:
     """Tries answers of tasks that no environment of code asks: scripts that are run in the task's image, and values."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: TerminalWorld) -> None:
         self._world = world
 
     @classmethod
     @asynccontextmanager
     async def opened(cls, *, cache: Path, bases: Mapping[str, str]) -> AsyncIterator[Scripted]:
         async with NativeBackend() as backend:
-            yield cls(World(backend, cache=cache, bases=bases))
+            yield cls(TerminalWorld(backend, cache=cache, bases=bases))
 
     @staticmethod
     def takes(item: Item) -> bool:

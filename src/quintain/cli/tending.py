@@ -14,8 +14,7 @@ import click
 from quintain.cli.output import plain
 from quintain.cli.wire import Skipped, cache_folder, images_backend
 from quintain.curate import Diagnosing, HealthLedger, HealthWatch, Site, attend, review, weight_of
-from quintain.env import Environment
-from quintain.grade import World
+from quintain.env import Environment, TerminalWorld
 from quintain.sandbox import Backend
 from quintain.tasks import Taskset
 from quintain.types import Event
@@ -60,7 +59,7 @@ async def tended(
 
     images = images_backend(backend)
     try:
-        world = World(images, cache=cache_folder(), bases=bases)
+        world = TerminalWorld(images, cache=cache_folder(), bases=bases)
         site = Site(backend, at_once=2, world=world)
         async with asyncio.TaskGroup() as children:
             witness = children.create_task(attend(watch, site, lambda id: tasks[id]))

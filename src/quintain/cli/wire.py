@@ -140,10 +140,10 @@ def _keeper(run: Path) -> Callable[[Snapshot], str]:
 
 
 def _noting(environment: Environment, run: Path, images: Snapshots, bases: Mapping[str, str] | None) -> Environment:
-    from quintain.grade import World
+    from quintain.env import TerminalWorld
     from quintain.replay import Noting, survey
 
-    world = World(images, cache=cache_folder(), bases=bases)
+    world = TerminalWorld(images, cache=cache_folder(), bases=bases)
     return Noting(environment, run, lambda image: survey(images, image), world.image)
 
 

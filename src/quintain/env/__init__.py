@@ -6,9 +6,11 @@ from quintain.env.by_kind import ByKind
 from quintain.env.code import CodeEnvironment
 from quintain.env.math import MathEnvironment
 from quintain.env.shell import ShellEnvironment
+from quintain.env.terminal import TerminalWorld
 from quintain.env.terse import TerseEnvironment
 
 __all__ = [
     "Answer", "Around", "ByKind", "CodeEnvironment", "Enterable", "Environment", "Feedback", "Inside",
-    "MathEnvironment", "ShellEnvironment", "Shown", "TerseEnvironment", "Work",
+    "MathEnvironment", "ShellEnvironment", "Shown", "TerminalWorld", "TerseEnvironment",
+    "Work",
 ]

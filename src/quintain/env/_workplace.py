@@ -14,7 +14,8 @@ from typing import NotRequired, TypedDict, cast
 
 import msgspec
 
-from quintain.grade import Frozen, World, freeze
+from quintain.env.terminal import crossing
+from quintain.grade import Frozen, World
 from quintain.sandbox import Backend, Forking, Interactive, Networked, Session, Snapshot, Snapshots
 from quintain.tasks import Item, ScriptSuite
 from quintain.types import FaultKind, HouseError, Limits, Network, Outcome, Task, TaskError
@@ -131,7 +132,7 @@ class Workplace:
         named = tuple(path for step in self._suite.steps for path in step.artifacts)
         await self._box.pause()
         try:
-            tree = freeze(await cast(Forking, self._box).snapshot(), self._suite, artifacts=named)
+            tree = crossing(await cast(Forking, self._box).snapshot(), self._suite, artifacts=named)
         finally:
             if not final:
                 await self._box.resume()

@@ -16,7 +16,8 @@ import msgspec
 from quintain.env import _shell_words as words
 from quintain.env._workplace import Workplace, suite_of
 from quintain.env.base import Answer, Feedback, Inside, Shown, Work
-from quintain.grade import Scalar, World, lexicographic, reward_of, reward_of_fault
+from quintain.env.terminal import TerminalWorld
+from quintain.grade import Scalar, lexicographic, reward_of, reward_of_fault
 from quintain.guard import Detector, flags_to_pay_by, inspect_all
 from quintain.sandbox import Snapshot, Snapshots
 from quintain.tasks import Item
@@ -81,7 +82,7 @@ class ShellEnvironment:
         self._network = network
         self._allow = tuple(allow)
         self._keep = keep
-        self._world = World(backend, cache=cache, bases=bases, variables=variables, network=network)
+        self._world = TerminalWorld(backend, cache=cache, bases=bases, variables=variables, network=network)
         self._scalar = scalar
         self._detectors = list(detectors)
         self._command_seconds = command_seconds

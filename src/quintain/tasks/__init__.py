@@ -18,6 +18,7 @@ from quintain.tasks.exam import (
 )
 from quintain.tasks.foreign import JavaScriptSuite, ShellSuite
 from quintain.tasks.formats import known_formats
+from quintain.tasks.formats.dockerfile import Lacking, Needs, bases_of, for_the_host
 from quintain.tasks.formats.git import BaseTree, base_tree, history_in, later_objects, one_commit
 from quintain.tasks.formats.harbor_task import context_digest
 from quintain.tasks.names import check_id, check_paths, portable_name
@@ -29,9 +30,9 @@ from quintain.tasks.template import new_task
 
 __all__ = [
     "AnswerKind", "AnswerSuite", "BaseTree", "Blend", "Change", "Compare", "Converted", "Difference", "Exam", "Format",
-    "Item", "JavaScriptSuite", "NamedFormat", "Note", "NoteKind", "Package", "PublicSet", "PythonSuite",
-    "REWARD_FILES", "ScriptStep", "ScriptSuite", "ShellSuite", "Source", "StdioCase", "StdioSuite", "Suite", "Taskset",
-    "WritableFormat", "base_tree", "check_id", "check_paths", "context_digest", "convert", "differences", "history_in",
-    "kind_of", "known_formats", "known_sets", "later_objects", "names_of", "new_task", "one_commit", "open_taskset",
-    "portable_name", "visible_files", "write_taskset",
+    "Item", "JavaScriptSuite", "Lacking", "NamedFormat", "Needs", "Note", "NoteKind", "Package", "PublicSet",
+    "PythonSuite", "REWARD_FILES", "ScriptStep", "ScriptSuite", "ShellSuite", "Source", "StdioCase", "StdioSuite",
+    "Suite", "Taskset", "WritableFormat", "base_tree", "bases_of", "check_id", "check_paths", "context_digest",
+    "convert", "differences", "for_the_host", "history_in", "kind_of", "known_formats", "known_sets", "later_objects",
+    "names_of", "new_task", "one_commit", "open_taskset", "portable_name", "visible_files", "write_taskset",
 ]

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from quintain.tasks.exam import Exam, Item
+from quintain.tasks.formats.dockerfile import workdir_of
 from quintain.tasks.formats.harbor_config import (
     VERSIONS,
     Agent,
@@ -260,9 +261,8 @@ def _sources(entries: list[str | Artifact], workdir: str) -> tuple[str, ...]:
 
 
 def _workdir(tree: Tree) -> str | None:
-    """The last WORKDIR of the Dockerfile, if it is a plain absolute path."""
-    found = re.findall(rb"(?mi)^\s*WORKDIR\s+(/[^\s$]*)\s*$", tree.files.get("environment/Dockerfile", b""))
-    return found[-1].decode(errors="replace").rstrip("/") or "/" if found else None
+    """Where the Dockerfile ends up, if it says so."""
+    return workdir_of(tree.files.get("environment/Dockerfile", b"").decode(errors="replace"))
 
 
 def _solution(tree: Tree, config: Config) -> dict[str, bytes] | None:

@@ -91,7 +91,7 @@ def as_harbor(tree: Tree) -> Tree:
     several services."""
     table = _yaml(tree, "task.yaml")
     said = fitted(table, TaskYaml, text="", file=f"{tree.name}/task.yaml")
-    _check_services(tree)
+    service = _service(tree)
     if "run-tests.sh" not in tree.files:
         raise tree.error("expected a script, found none", "run-tests.sh")
     tests = tree.files["run-tests.sh"]
@@ -102,6 +102,8 @@ def as_harbor(tree: Tree) -> Tree:
         "schema_version": "1.4", "metadata": _without_none(metadata),
         "agent": {"timeout_sec": said.max_agent_timeout_sec}, "verifier": {"timeout_sec": said.max_test_timeout_sec},
     }
+    if said_there := _environment(service):
+        config["environment"] = said_there
     apart = {path for path in tree.files if path in _APART or path.startswith("tests/")}
     files = {
         "task.toml": tomli_w.dumps(config).encode(), "instruction.md": said.instruction.encode(),
@@ -129,13 +131,28 @@ def _solution(tree: Tree) -> bytes | None:
     return ("#!/bin/bash\n" + "".join(f"{command}\n" for command in commands)).encode()
 
 
-def _check_services(tree: Tree) -> None:
+def _service(tree: Tree) -> dict[str, object]:
+    """The one service of docker-compose.yaml. Raises TaskError for several."""
     if "docker-compose.yaml" not in tree.files:
-        return
+        return {}
     services = _yaml(tree, "docker-compose.yaml").get("services")
     if isinstance(services, dict) and len(services) > 1:
         raise tree.error(f"expected one service, found {', '.join(map(str, services))}: a sandbox is one",
                          "docker-compose.yaml")
+    service = next(iter(services.values()), None) if isinstance(services, dict) else None
+    return service if isinstance(service, dict) else {}
+
+
+def _environment(service: dict[str, object]) -> dict[str, object]:
+    """What a service sets, without what Terminal-Bench itself fills in."""
+    given = service.get("environment")
+    pairs = given.items() if isinstance(given, dict) else (
+        (str(line).partition("=")[0], str(line).partition("=")[2]) for line in given or ()
+    ) if isinstance(given, list) else ()
+    env = {str(key): "" if value is None else str(value) for key, value in pairs}
+    env = {key: value for key, value in env.items() if "T_BENCH" not in value and key != "TEST_DIR"}
+    workdir = service.get("working_dir")
+    return {**({"env": env} if env else {}), **({"workdir": workdir} if isinstance(workdir, str) else {})}
 
 
 def _yaml(tree: Tree, file: str, *, many: bool = False) -> Any:

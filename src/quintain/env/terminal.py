@@ -1,0 +1,220 @@
+"""Terminal tasks that were written for Docker, on a host without a registry or a network.
+
+What a Dockerfile would fetch is taken from the host where the host has it (`for_the_host`), and by what name tests
+fetch their own tools there are stand-ins (`_stand_ins`). Of an answer that is judged whole, what is no regular file
+crosses too: folders, modes, links, and commands of its own below /usr/local.
+
+Covers: no link crosses that leads to the tests, the reward or the oracle, by itself or through another; no command
+that another of its name would be taken for. Does not cover: what a task needs that the host lacks (it is refused, and
+told); processes that an answer left running, which end before it is judged.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+import os
+import shlex
+import shutil
+import sys
+import sysconfig
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import cast
+
+import msgspec
+
+from quintain.env import _stand_ins
+from quintain.grade import Frozen, Made, World, check_script, freeze
+from quintain.sandbox import Forking, Snapshot
+from quintain.tasks import Item, Lacking, Needs, ScriptSuite, bases_of, context_digest, for_the_host
+from quintain.types import FaultKind, HouseError, Network, Outcome, TaskError, Verdict, content_digest
+
+#: Where what is no regular file is told, for the sandbox of the judge.
+RESTORE = "var/lib/quintain/restore.sh"
+MAX_RESTORED = 5000
+_START = f'sh /{RESTORE}; rm -rf /{PurePosixPath(RESTORE).parent}; exec "$@"'
+_CLOSED = ("tests", "logs", "solution", "proc", "sys", "dev", "opt/quintain")
+#: Commands that come with packages of another name.
+_COMMANDS = {
+    "build-essential": "gcc", "python3-pip": "pip3", "python3-venv": "python3", "python3-dev": "python3",
+    "python-is-python3": "python3", "procps": "ps", "iproute2": "ip", "netcat-openbsd": "nc", "netcat": "nc",
+    "coreutils": "ls", "findutils": "find", "psmisc": "killall", "util-linux": "mount", "redis-server": "redis-server",
+    "iputils-ping": "ping", "openssh-client": "ssh", "openssh-server": "sshd", "nodejs": "node", "golang": "go",
+    "dnsutils": "dig", "xz-utils": "xz", "gnupg": "gpg", "cron": "cron", "p7zip-full": "7z", "ripgrep": "rg",
+}
+#: What tells nothing that could be missed where nothing is fetched and nobody looks on.
+_NEVER_MISSED = frozenset({"tmux", "asciinema", "ca-certificates", "apt-transport-https", "locales", "tzdata", "less",
+                           "software-properties-common", "apt-utils", "lsb-release", "uv", "pip", "setuptools",
+                           "wheel", "pytest-json-ctrf", "nano"})
+
+
+class TerminalWorld(World):
+    """As `World`; tasks whose images come from the host (`bases` says `host` for them) are built as said above."""
+
+    def image(self, item: Item, word: str | None = None) -> str:
+        word = item.task.image if word is None else word
+        name, suffix = word.removesuffix("+rw"), "+rw" if word.endswith("+rw") else ""
+        suite = item.exam.hidden
+        if self._network is not Network.NONE or not isinstance(suite, ScriptSuite) or suite.package is None:
+            return super().image(item, word)
+        files = _context(suite, name, self._bases)
+        text = files.get("Dockerfile", b"").decode("utf-8", "replace") if files is not None else ""
+        if files is None or not all(self._is_the_host(base) for base in bases_of(text)):
+            return super().image(item, word)
+        try:
+            built = for_the_host(text, needs=Needs(system=_has_package, python=_has_distribution),
+                                 head=_stand_ins.head(), context=files)
+        except Lacking as error:
+            raise TaskError(str(error), file="environment/Dockerfile", line=error.line,
+                            kind=FaultKind.TASK_ENVIRONMENT) from error
+        return f"build:{self._laid({**files, 'Dockerfile': built.encode()})}{suffix}"
+
+    def _is_the_host(self, base: str) -> bool:
+        return (base if base == "host" else self._bases.get(base, self._bases.get("*"))) == "host"
+
+    def _laid(self, files: Mapping[str, bytes]) -> Path:
+        """A folder with a build context; written once for each content."""
+        place = self._cache / "terminal" / context_digest(files)[:32]
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            draft = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
+            for path, content in files.items():
+                (draft / path).parent.mkdir(parents=True, exist_ok=True)
+                (draft / path).write_bytes(content)
+            try:
+                draft.rename(place)
+            except OSError:
+                shutil.rmtree(draft, ignore_errors=True)
+                if not place.exists():  # else somebody wrote the same content first
+                    raise
+        return place
+
+    async def make(self, item: Item, answer: Mapping[str, bytes], *, oracle: bool = False) -> Made:
+        suite = item.exam.hidden
+        if not isinstance(suite, ScriptSuite) or "/" not in suite.artifacts:
+            return await super().make(item, answer, oracle=oracle)
+        env = self.resolved({**suite.answer_env, **(suite.oracle_env if oracle else {})}, item.task)
+        limits, base = item.task.limits.episode, suite.root.rstrip("/")
+        trees: list[Frozen] = []
+        outcomes: list[Outcome] = []
+        async with self._backend.open(self.image(item), limits=limits, network=self._network) as (sandbox,):
+            if not hasattr(sandbox, "snapshot"):
+                raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"the backend {self._backend.name!r} keeps no files")
+            await sandbox.files.make_dir(suite.workdir)
+            await sandbox.files.write_many({f"{base}/{path}": content for path, content in item.task.files.items()})
+            for step in suite.steps or (None,):
+                if step is not None:
+                    await self._set_up(sandbox, suite, step, env)
+                part = answer if step is None else _of_step(answer, step.name)
+                outcomes.append(await self._script(sandbox, item, part, env, limits))
+                for command in suite.collect:
+                    await sandbox.run(["sh", "-c", command], cwd=suite.workdir, env=env)
+                snapshot = await cast(Forking, sandbox).snapshot()
+                trees.append(crossing(snapshot, suite, artifacts=step.artifacts if step else ()))
+        return Made(trees=tuple(trees), outcomes=tuple(outcomes))
+
+    async def grade(self, item: Item, trees: Sequence[Frozen]) -> Verdict:
+        suite = item.exam.hidden
+        if not isinstance(suite, ScriptSuite) or not any(RESTORE in tree.files for tree in trees):
+            return await super().grade(item, trees)
+        starting = msgspec.structs.replace(
+            suite, answer_env=self.resolved(suite.answer_env, item.task), env=self.resolved(suite.env, item.task),
+            argv=("sh", "-c", _START, "start", *suite.argv),
+            steps=tuple(msgspec.structs.replace(step, argv=("sh", "-c", _START, "start", *step.argv))
+                        for step in suite.steps))
+        verdict = await check_script(
+            self._backend, starting, trees, image=self.image(item, suite.image or None),
+            limits=item.task.limits.command, network=self._network)
+        return msgspec.structs.replace(verdict, suite=content_digest(suite))
+
+
+def _of_step(answer: Mapping[str, bytes], name: str) -> Mapping[str, bytes]:
+    own = {path.removeprefix(f"{name}/"): content for path, content in answer.items() if path.startswith(f"{name}/")}
+    return own or answer
+
+
+def _context(suite: ScriptSuite, name: str, bases: Mapping[str, str]) -> dict[str, bytes] | None:
+    """The build context that an image's word means, one of a single FROM where there is none; None for another's."""
+    kind, _, rest = name.partition(":")
+    own = suite.package.below("environment") if suite.package else {}
+    if kind == "context":
+        return next((dict(held) for held in (own, suite.files) if context_digest(held) == rest), None)
+    if kind == "docker" and rest not in bases:
+        return dict(own) if "Dockerfile" in own else {"Dockerfile": f"FROM {rest}\n".encode()}
+    return {"Dockerfile": b"FROM host\n"} if name == "host" else None
+
+
+@cache
+def _has_package(name: str) -> bool:
+    """Whether the host has a package of its system, or the command that one looks for in it."""
+    name = name.partition("=")[0].partition(":")[0]
+    if name in _NEVER_MISSED or shutil.which(_COMMANDS.get(name, name)):
+        return True
+    return Path(f"/var/lib/dpkg/info/{name}.list").exists() or any(
+        Path("/var/lib/dpkg/info").glob(f"{name}:*.list"))
+
+
+@cache
+def _has_distribution(name: str) -> bool:
+    """Whether the interpreter that sandboxes have knows a distribution."""
+    site = sysconfig.get_path("purelib", vars={"base": sys.base_prefix, "platbase": sys.base_prefix})
+    plain = name.lower().replace("_", "-")
+    return plain in _NEVER_MISSED or any(
+        (found.metadata["Name"] or "").lower().replace("_", "-") == plain
+        for found in importlib.metadata.distributions(path=[site]))
+
+
+def crossing(snapshot: Snapshot, suite: ScriptSuite, *, artifacts: Sequence[str] = ()) -> Frozen:
+    """`freeze`, and where all of an answer crosses also what is no regular file, as a script in `RESTORE`."""
+    tree = freeze(snapshot, suite, artifacts=artifacts)
+    files = {path: content for path, content in tree.files.items() if path != RESTORE and not _is_closed(path)}
+    gone = tuple(path for path in tree.removed if not _is_closed(path) and path != "opt")
+    tree = msgspec.structs.replace(tree, files=files, executable=tree.executable & files.keys(), removed=gone)
+    if "/" not in suite.artifacts:
+        return tree
+    lines: list[str] = []
+    with tarfile.open(fileobj=io.BytesIO(snapshot.content)) as archive:
+        for member in archive:
+            head, _, path = member.name.strip("/").partition("/")
+            if head != "root" or not path or _is_closed(path) or PurePosixPath(path).name.startswith(".wh."):
+                continue
+            place, mode = shlex.quote(f"/{path}"), f"{member.mode & 0o777:o}"
+            if member.isdir() and not path.startswith(("usr", "etc", "lib", "bin", "sbin")):
+                lines.append(f"mkdir -p {place} && chmod {mode} {place}")
+            elif member.issym() and _is_open(path, member.linkname):
+                lines.append(f"[ -e {place} ] || ln -sfn {shlex.quote(member.linkname)} {place}")
+            elif member.isfile() and path in files and member.mode & 0o777 not in (0o644, 0o755):
+                lines.append(f"chmod {mode} {place}")
+            elif member.isfile() and _is_new_command(path) and (stream := archive.extractfile(member)) is not None:
+                files[path] = stream.read()
+                lines.append(f"chmod {mode} {place}")
+    if lines:
+        files[RESTORE] = ("\n".join(lines[:MAX_RESTORED]) + "\n").encode()
+    return msgspec.structs.replace(tree, files=files)
+
+
+def _is_closed(path: str) -> bool:
+    return any(path == closed or path.startswith(f"{closed}/") for closed in _CLOSED)
+
+
+def _is_open(path: str, target: str) -> bool:
+    """Whether a link may cross: it lies beside the system's own, its target is plain (no way up behind a way down), and
+    is neither closed nor above what is."""
+    parts = PurePosixPath(target).parts
+    ups = [n for n, part in enumerate(parts) if part == ".."]
+    if ups and (target.startswith("/") or ups != list(range(len(ups)))):
+        return False
+    meant = os.path.normpath(target if target.startswith("/") else f"/{PurePosixPath(path).parent}/{target}").strip("/")
+    own = path.startswith(("usr/", "etc/", "bin", "sbin", "lib"))
+    return bool(meant) and meant != "." and not own and not _is_closed(meant) and meant not in ("opt", "var", "root")
+
+
+def _is_new_command(path: str) -> bool:
+    """A program below /usr/local that the host has none of, by that name, anywhere."""
+    name = PurePosixPath(path).name
+    return (path.startswith("usr/local/") and not os.path.lexists(f"/{path}") and shutil.which(name) is None
+            and name not in _stand_ins.programs() and not name.startswith(("python", "pytest")))
