@@ -1,4 +1,4 @@
-# make demo | test | whole | check | bench | docs | torch | ray | nodes | clean: each does its own set-up (Debian: python3 >= 3.11, python3-venv, gcc, git).
+# make demo | test | whole | check | bench | docs | torch | ray | nodes | bridges | clean: each does its own set-up (Debian: python3 >= 3.11, python3-venv, gcc, git).
 # make demo TAKE=10 plays the first ten tasks only, and learns for a few seconds only.
 PYTHON ?= python3
 VENV := .venv
@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(wildcard src/quintain/sandbox/native/*.c src/quintain/sandbox/native/*.h)
 
-.PHONY: demo test whole check bench docs torch ray nodes clean venv
+.PHONY: demo test whole check bench docs torch ray nodes bridges clean venv
 .DELETE_ON_ERROR:
 
 venv: $(READY)
@@ -60,7 +60,14 @@ ray: $(READY)
 nodes: ray
 	$(BIN)/python -m pytest -s -m three_nodes tests/fleet/test_three_nodes.py
 
+# What we play against in other people's own packages (about 250 MB, in an environment of their own), and the table of it.
+bridges:
+	test -x .venv-bridges/bin/python || $(PYTHON) -m venv .venv-bridges
+	.venv-bridges/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	.venv-bridges/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' --group bridges
+	.venv-bridges/bin/python -m pytest tests/bridges --bridges-table docs/rooms/bridges-table.md
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) .venv-bridges build dist .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis src/*.egg-info
 	rm -f src/quintain/sandbox/native/quintain-sandbox src/quintain/sandbox/native/*.so
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -16,9 +16,10 @@ from quintain.bridges.conversations import (
     sft_rows,
 )
 from quintain.bridges.extract import arrow_schema, rows, write_documents, write_jsonl, write_parquet
+from quintain.bridges.gymnasium import gymnasium_environment
 
 __all__ = [
     "AtifTrajectory", "Choosing", "Conversation", "DpoRow", "KtoRow", "MessagesRow", "SftRow", "arrow_schema",
-    "check_atif", "conversations", "dpo_rows", "from_atif", "kto_rows", "messages_rows", "read_atif", "rows",
-    "sft_rows", "to_atif", "write_atif", "write_documents", "write_jsonl", "write_parquet",
+    "check_atif", "conversations", "dpo_rows", "from_atif", "gymnasium_environment", "kto_rows", "messages_rows",
+    "read_atif", "rows", "sft_rows", "to_atif", "write_atif", "write_documents", "write_jsonl", "write_parquet",
 ]

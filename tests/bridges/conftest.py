@@ -1,0 +1,51 @@
+"""`--bridges-table FILE` writes a row for each test that has passed against somebody else's package."""
+
+from __future__ import annotations
+
+import datetime
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+_HEAD = (
+    "# What has been played with other people's own packages\n\n"
+    "Written by `make bridges`: one row for each test that passed ([what each is](bridges.md)).\n\n"
+    "| package | version | direction | what was exercised | when |\n"
+    "|---|---|---|---|---|\n")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--bridges-table", metavar="FILE", help="write the table of what was exercised (make bridges)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    target = config.getoption("--bridges-table", default=None)
+    if target:
+        config.pluginmanager.register(_Table(Path(target)), "bridges-table")
+
+
+class _Table:
+    """Rows come only from tests that passed."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self._rows: dict[str, tuple[str, str, str]] = {}
+        self._passed: list[str] = []
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            for mark in item.iter_markers("bridge"):
+                package, direction, what = mark.args
+                self._rows[item.nodeid] = (package, direction, what)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed and report.nodeid in self._rows:
+            self._passed.append(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        day = datetime.datetime.now(datetime.UTC).date().isoformat()
+        rows = sorted({self._rows[node] for node in self._passed})
+        lines = [f"| {package} | {metadata.version(package)} | {direction} | {what} | {day} |\n"
+                 for package, direction, what in rows]
+        self._target.write_text(_HEAD + "".join(lines))
