@@ -8,9 +8,10 @@ from quintain.env.math import MathEnvironment
 from quintain.env.shell import ShellEnvironment
 from quintain.env.terminal import TerminalWorld
 from quintain.env.terse import TerseEnvironment
+from quintain.env.testgen import TestWritingEnvironment
 
 __all__ = [
     "Answer", "Around", "ByKind", "CodeEnvironment", "Enterable", "Environment", "Feedback", "Inside",
     "MathEnvironment", "ShellEnvironment", "Shown", "TerminalWorld", "TerseEnvironment",
-    "Work",
+    "TestWritingEnvironment", "Work",
 ]

@@ -28,6 +28,7 @@ _OWN = {
     "sums": "quintain.tasks.formats.sums:SumsFormat",
     "stdin": "quintain.tasks.formats.stdinrows:StdinFormat",
     "swe": "quintain.tasks.formats.swe:SweFormat",
+    "testgen": "quintain.tasks.formats.testgen:TestWritingFormat",
     "testeval": "quintain.tasks.formats.testeval:TestEvalFormat",
     "terminal-bench": "quintain.tasks.formats.terminalbench:TerminalBenchFormat",
 }
