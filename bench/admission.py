@@ -78,12 +78,13 @@ def wilson(hits: int, total: int) -> tuple[float, float]:
 
 async def admitted(
     tasks: Taskset, *, out: Path | None, at_once: int, checks: Sequence[Check] | None = None,
+    among: Taskset | None = None,
 ) -> list[Admission]:
     kept = Kept(out) if out else None
     found: list[Admission] = []
     async with NativeBackend(warm=warm_oracle()) as backend, NativeBackend() as images:
         site = Site(backend, at_once=at_once, world=World(images, cache=(out or Path("/tmp")) / "images", bases={}))
-        chosen = checks or standard_checks(neighbours=neighbours_of(tasks), kept=kept)
+        chosen = checks or standard_checks(neighbours=neighbours_of(among or tasks), kept=kept)
         async for admission in admit(tasks, site, chosen, kept=kept):
             found.append(admission)
             print(f"{len(found)}/{len(tasks.ids)} {admission.task} {admission.ruling.value}", file=sys.stderr)
@@ -112,9 +113,11 @@ async def mended(tasks: Taskset, found: Sequence[Admission], args: argparse.Name
 
 
 def corpus(args: argparse.Namespace) -> dict[str, object]:
-    made = list(specimens(each=2 if args.quick else 12, sound=6 if args.quick else 60))[:: args.every]
+    every = list(specimens(each=2 if args.quick else 12, sound=6 if args.quick else 60))
+    among = Taskset.of([one.item for one in every], name="all specimens")  # of which a task may be a copy
+    made = every[:: args.every]
     tasks = Taskset.of([one.item for one in made], name="specimens")
-    found = {a.task: a for a in asyncio.run(admitted(tasks, out=args.out, at_once=args.at_once))}
+    found = {a.task: a for a in asyncio.run(admitted(tasks, out=args.out, at_once=args.at_once, among=among))}
     told = {id: {p.code for p in a.problems if p.fails} for id, a in found.items()}
     by_kind, hits, wanted, named = {}, 0, 0, 0
     for defect in sorted({one.defect for one in made} - {Defect.NONE}):
