@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quintain.cli.anomalies import command as anomalies_command
 from quintain.cli.rescore import command as rescore_command
 from quintain.grade import solved_only
 from quintain.replay import Kind, Rescored, anomalies, rejudged, repaid, salvage, summary_of
@@ -181,3 +182,10 @@ def test_another_suite_judges_last_answers_again_and_lost_ones_raise_an_alarm(tm
     assert done.exit_code == 1, done.output
     assert json.loads(done.output)["summary"]["lost"] == ["add#0"]
     assert len(salvage(tmp_path / "runs" / "again").logs["add#0"]) == len(log)
+    write_taskset([code_item(wanted=43)], tmp_path / "tasks")  # what the run was judged by says something else now
+    done = CliRunner().invoke(anomalies_command, [str(run), "--replay", "1", "--kind", "replay_flip", "--json"])
+    assert done.exit_code == 4, done.output
+    told = json.loads(done.stdout)
+    assert (told["replayed"], told["not_replayed"]) == (1, [])
+    assert [(one["episode"], one["step"]) for one in told["anomalies"]] == [("add#0", 2)]
+    assert any("grader" in line or "task" in line for line in told["anomalies"][0]["evidence"])

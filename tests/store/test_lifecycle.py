@@ -150,6 +150,12 @@ def test_what_is_pinned_or_reviewed_never_goes(library: Library) -> None:
     keeping.pin(Pin(holder="checkpoint", policy_versions=("0",)))
     assert keeping.sweep(Lifecycle(rule=(Rule(keep=0.0),)), dry_run=False, now=NOW).episodes == 0
     keeping.unpin("checkpoint")
+    every = library.query("SELECT DISTINCT policy FROM episodes").to_pylist()[0]["policy"]
+    keeping.pin(Pin(holder="training", policies=(every,)))
+    assert keeping.sweep(Lifecycle(rule=(Rule(keep=0.0),)), dry_run=True, now=NOW).episodes == 0
+    keeping.pin(Pin(holder="training", policies=(f"{every}@other",)))
+    assert keeping.sweep(Lifecycle(rule=(Rule(keep=0.0),)), dry_run=True, now=NOW).episodes > 0
+    keeping.unpin("training")
     keeping.pin(Pin(holder="suite", suites=("suite-1",)))
     keeping.sweep(Lifecycle(rule=(Rule(keep=0.0),)), dry_run=False, now=NOW)
     assert ids(library) == ["odd", "s"]

@@ -19,7 +19,7 @@ from quintain.cli import train_trl
 from quintain.cli.exits import DONE, INTERRUPTED, Failed, HostCannot, Usage
 from quintain.cli.live import clock
 from quintain.cli.output import console, say_json
-from quintain.cli.training import Asked, need_torch, opened, refuse_held_out
+from quintain.cli.training import Asked, hold_training, need_torch, opened, refuse_held_out
 from quintain.cli.training_screen import TrainingScreen
 from quintain.cli.training_watch import Heeding, TrainingEyes, watched_training
 from quintain.cli.watching import WATCH_OPTIONS, Watching, by_watch
@@ -155,6 +155,7 @@ def command(ctx: click.Context, /, watching: Watching, **given: Any) -> None:
         refuse_held_out(asked, folder.parent)  # before a folder is made
         folder.mkdir(parents=True)
         (folder / "training.json").write_bytes(msgspec.json.encode({"asked": asked, "plan": plan}))
+        hold_training(folder)
     trained = _run(asked, plan, folder, watching)
     if given["as_json"]:
         say_json(trained)

@@ -118,11 +118,13 @@ class _House:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Collector]:
         from quintain.rollout import Collector
-        from quintain.store import Definition, Run
+        from quintain.store import Definition, Keeping, Library, Pin, Run
 
         definition = Definition(taskset=self._asked.tasks, policy="trl", sandboxes=self._asked.sandboxes,
                                 backend=self._asked.backend)
         name = time.strftime("episodes-%Y%m%d-%H%M%S")  # one for each time that the training is taken up
+        # the weights were learnt from these episodes: gc takes none of them out
+        Keeping(Library(self._folder)).pin(Pin(holder=f"training:{self._folder.name}:{name}", runs=(name,)))
         with Run.create(self._folder, definition, name=name) as run:
             eyes = self._eyes
             meter = (lambda backend: backend) if eyes is None else eyes.metered

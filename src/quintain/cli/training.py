@@ -15,6 +15,7 @@ from quintain.cli.apart import note_training, refuse_training
 from quintain.cli.exits import HostCannot, Usage
 from quintain.cli.wire import Choice, open_backend, open_tasks
 from quintain.sandbox import Backend
+from quintain.store import Keeping, Library, Pin
 from quintain.tasks import Item
 from quintain.types import HouseError, Program, TaskError, content_digest
 
@@ -45,6 +46,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     confirm: bool = False
     memory: str | None = None
     report_to: tuple[str, ...] = ()
+
+
+def hold_training(folder: Path) -> None:
+    """Keep what the checkpoints of a training answer from now on: `quintain gc` takes none of it out until somebody
+    removes the pin."""
+    keeping = Keeping(Library(folder.parent))
+    keeping.pin(Pin(holder=f"training:{folder.name}", policies=(f"trained:{folder.name}@",)))
 
 
 class SandboxJudge:

@@ -139,16 +139,19 @@ class Compaction:
         return parts
 
     def _bring(self, local: LocalBlobs, run: Path, attempt: Attempt) -> None:
-        """The blobs of an attempt, so that it can be read when its run folder is gone."""
+        """The blobs of an attempt, so that it can be read when its run folder is gone. What the run itself has lost is
+        named; a store that does not take one is an error, and the attempt is taken in next time."""
         for kept in attempt.kept:
             event, blobs, _ = kept.slim
             for digest in named_blobs(event, blobs) if blobs or isinstance(event, Graded) else ():
                 if self._blobs.has(digest):
                     continue
                 try:
-                    self._blobs.put(local.get(digest))
+                    content = local.get(digest)
                 except HouseError as error:
                     self._put_aside([Aside(path=f"{run.name}/blobs", offset=0, reason=error.message)])
+                else:
+                    self._blobs.put(content)
 
     def _put_aside(self, found: Sequence[Aside]) -> bool:
         fresh = [aside for aside in found if aside not in self._manifest.aside]

@@ -22,7 +22,8 @@ PINS = "pins"
 
 class Pin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What refers to something here, so that it must stay: a checkpoint, a suite, a review. `episodes` are pairs of run
-    and id; all episodes of `runs`, of `suites` (digests) and of `policy_versions` are meant too; `blobs` are digests.
+    and id; all episodes of `runs`, of `suites` (digests), of `policy_versions` and of policies whose name begins with
+    one of `policies` are meant too; `blobs` are digests.
     """
 
     holder: str
@@ -30,6 +31,7 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     runs: tuple[str, ...] = ()
     suites: tuple[str, ...] = ()
     policy_versions: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
     blobs: tuple[str, ...] = ()
     note: str = ""
 
@@ -130,9 +132,10 @@ class Keeping:
             held.update(pin.episodes)
             found = self._library.flushed(
                 "SELECT DISTINCT run, episode FROM episodes WHERE list_contains(?, run) OR list_contains(?, suite) "
-                "OR list_has_any(?, policy_versions)",
-                (list(pin.runs), list(pin.suites), list(pin.policy_versions)),
-            ) if pin.runs or pin.suites or pin.policy_versions else None
+                "OR list_has_any(?, policy_versions) "
+                "OR EXISTS (SELECT 1 FROM unnest(?::VARCHAR[]) AS held(begun) WHERE starts_with(policy, begun))",
+                (list(pin.runs), list(pin.suites), list(pin.policy_versions), list(pin.policies)),
+            ) if pin.runs or pin.suites or pin.policy_versions or pin.policies else None
             if found is not None:
                 held.update((row["run"], row["episode"]) for row in found.to_pylist())
         return held
