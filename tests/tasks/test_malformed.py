@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from quintain.tasks import new_task, open_taskset, write_taskset
+from quintain.tasks.formats.quixbugs import QuixBugs
 from quintain.types import TaskError
 
 from . import harbors, repositories, test_terminalbench, test_testeval
@@ -259,3 +260,11 @@ def test_a_folder_that_holds_nothing_of_a_format_is_refused(tmp_path: Path) -> N
         with pytest.raises(TaskError) as caught:
             list(open_taskset(f"{format}:{tmp_path / 'empty'}"))
         is_told(caught.value, tmp_path / "empty")
+
+
+@pytest.mark.parametrize("path", ["", "/", "python_programs", "python_programs/"])
+def test_a_file_without_a_name_is_no_task(tmp_path: Path, path: str) -> None:
+    packed = tmp_path / "quixbugs_python.jsonl"
+    packed.write_text(json.dumps({"path": path, "content": "x = 1\n"}) + "\n")
+    with pytest.raises(TaskError, match="expected python_programs/NAME.py"):
+        QuixBugs(packed).ids()

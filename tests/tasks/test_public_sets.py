@@ -28,6 +28,7 @@ def oracle(item: Item) -> Mapping[str, bytes]:
     assert item.exam.oracle is not None
     return item.exam.oracle
 
+
 #: Of the sets with a thousand and with 427 of its tasks each so manieth is tried.
 MBPP_STEP = 4
 
