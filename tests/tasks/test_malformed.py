@@ -266,5 +266,5 @@ def test_a_folder_that_holds_nothing_of_a_format_is_refused(tmp_path: Path) -> N
 def test_a_file_without_a_name_is_no_task(tmp_path: Path, path: str) -> None:
     packed = tmp_path / "quixbugs_python.jsonl"
     packed.write_text(json.dumps({"path": path, "content": "x = 1\n"}) + "\n")
-    with pytest.raises(TaskError, match="expected python_programs/NAME.py"):
+    with pytest.raises(TaskError, match=r"expected python_programs/NAME\.py"):
         QuixBugs(packed).ids()
