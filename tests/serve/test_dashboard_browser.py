@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
 pytest.importorskip("starlette", reason="the extra serve is not installed")
@@ -20,6 +21,7 @@ pytest.importorskip("playwright", reason="playwright is not installed: pip insta
 from playwright.sync_api import sync_playwright
 
 from quintain.guard import Desk
+from quintain.watch import Alert, Gate, Scope, Severity, State, folder_of, silences
 from tests.flow.house import command, needs_sandbox, quintain, small_set
 from tests.serve.showing import HOSTILE, POLICY
 
@@ -170,3 +172,32 @@ def test_without_the_token_a_page_may_only_look(page: Any, place: Place) -> None
     page.get_by_text("This address may only look.").wait_for()
     go(page, place, "episode?run=first&episode=sum-0%230", token=False)
     assert page.get_by_role("button", name="Replay").is_disabled()
+
+
+def test_an_alert_is_silenced_and_a_stop_released_by_a_button(page: Any, place: Place) -> None:
+    folder = folder_of(place.folder / "runs" / "first")
+    gate = Gate(folder / "gate.json", poll_seconds=0.0)
+    gate.stop(Scope.KIND, "ops", reason="it crashes", by="me")
+    alert = Alert(rule="crash-rate", labels={"kind": "ops"}, state=State.FIRING, value=1.0, text="100 % crash",
+                  severity=Severity.PAGE)
+    (folder / "alerts.json").write_bytes(msgspec.json.encode([alert]))
+    go(page, place, "alerts")
+    page.get_by_role("button", name="Release").click()
+    page.get_by_text("Nothing is stopped.").wait_for()
+    assert gate.holds == ()
+    page.get_by_role("button", name="Silence 1 h").click()
+    page.get_by_role("button", name="End").wait_for()
+    assert [one.rule for one in silences(folder)] == ["crash-rate"]
+    page.get_by_role("button", name="End").click()
+    page.get_by_role("button", name="Silence 1 h").wait_for()
+    assert silences(folder) == ()
+    assert page.problems == []
+
+
+def test_the_first_view_loads_little(page: Any, place: Place) -> None:
+    sizes: list[int] = []
+    page.on("response", lambda answer: sizes.append(len(answer.body())) if "/api/stream" not in answer.url else None)
+    go(page, place, "")
+    page.wait_for_timeout(300)
+    assert len(sizes) > 5
+    assert sum(sizes) <= 300_000

@@ -58,6 +58,7 @@ def rule_file(rules: Sequence[Rule], *, group: str = "quintain") -> str:
         for label in rule.by:
             told = told.replace("{" + label + "}", "{{ $labels." + label + " }}")
         told = told.replace("{value}", "{{ $value | humanize }}")
+        told = told.replace("{share}", "{{ $value | humanizePercentage }}")
         lines += [
             f"      - alert: {_camel(rule.name)}", f"        expr: {json.dumps(promql(rule.tree, rule.by))}",
             f"        for: {_duration(rule.for_seconds)}",

@@ -35,7 +35,8 @@ class Action(StrEnum):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """`says` may name its labels and `{value}`, the left number of the (first) comparison."""
+    """`says` may name its labels and `{value}`, the left number of the (first) comparison, or `{share}`, the same in
+    percent."""
 
     name: str
     expression: str
@@ -54,7 +55,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         told = self.says or f"{self.name} {{value}}"
         for name, label in labels.items():
             told = told.replace("{" + name + "}", label)
-        return told.replace("{value}", f"{value:.3g}")
+        return told.replace("{value}", f"{value:.3g}").replace("{share}", f"{100 * value:.3g} %")
 
 
 class Form(StrEnum):
@@ -157,10 +158,10 @@ def _check(rule: Rule, place: str, file: str) -> None:
         named = {field for _, field, _, _ in string.Formatter().parse(rule.says) if field is not None}
     except ValueError as error:
         raise TaskError(f"{place} says: {error}", file=file) from None
-    unknown = named - {*rule.by, "value"}
+    unknown = named - {*rule.by, "value", "share"}
     if unknown:
-        raise TaskError(f"{place} says: expected {{value}} and its labels {list(rule.by)}, found {sorted(unknown)}",
-                        file=file)
+        raise TaskError(f"{place} says: expected {{value}}, {{share}} and its labels {list(rule.by)}, found "
+                        f"{sorted(unknown)}", file=file)
 
 
 def _receiver(name: str, table: object, file: str) -> Receiver:

@@ -1,5 +1,5 @@
 // Charts as SVG of our own, each with a sentence and a table for whoever does not see it.
-import {h, s, table} from "./dom.js";
+import {h, s, short as figure, table} from "./dom.js";
 
 let count = 0, W = 640;
 
@@ -97,7 +97,7 @@ export function lines(curves, {format = value => String(Math.round(value)), what
     curve.points.length <= 40 ? curve.points.map(([a, b]) => s("circle", {cx: x(a), cy: y(b), r: 3, class: `point ${COLOURS[at % 6]}`}, s("title", {}, `${curve.name}, ${format(a)}: ${b}`))) : null]);
   const marks = points.length ? [s("text", {x: left, y: low + 18, class: "tick"}, format(from)), until > from ? s("text", {x: W, y: low + 18, class: "tick", "text-anchor": "end"}, format(until)) : null] : [];
   return {svg: frame(height, `${what}: ${curves.map(curve => `${curve.name} ${curve.points.length ? `from ${curve.points[0][1]} to ${curve.points.at(-1)[1]}` : "none yet"}`).join("; ")}`, grid, drawn, marks),
-    legend: curves.length > 1 ? legend(curves.map((curve, at) => [curve.name, COLOURS[at % 6], curve.points.length ? String(curve.points.at(-1)[1]) : "—"])) : null,
+    legend: curves.length > 1 ? legend(curves.map((curve, at) => [curve.name, COLOURS[at % 6], curve.points.length ? figure(curve.points.at(-1)[1]) : "—"])) : null,
     sentence: what, heads: ["at", "curve", {name: "value", right: true}], rows: curves.flatMap(curve => curve.points.slice(-60).map(([a, b]) => [format(a), curve.name, String(b)]))};
 }
 export function bars(entries, what, {format = value => value.toLocaleString("en"), top = null} = {}) {

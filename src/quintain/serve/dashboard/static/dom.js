@@ -21,6 +21,7 @@ export const say = text => { document.getElementById("say").textContent = text; 
 export const number = value => value === null || value === undefined ? "—" : Number(value).toLocaleString("en");
 export const share = value => value === null || value === undefined ? "—" : `${(100 * value).toFixed(value > 0 && value < 0.1 ? 1 : 0)} %`;
 export const signed = value => value === null || value === undefined ? "—" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+export const short = value => value === null || value === undefined ? "—" : Number.isInteger(value) || Math.abs(value) >= 1000 ? number(Math.round(value)) : String(Number(value.toPrecision(3)));
 export function time(unix) {
   if (!unix) return "—";
   const at = new Date(unix * 1000), pad = n => String(n).padStart(2, "0");
@@ -37,7 +38,7 @@ export const badge = (word, mood) => h(`span.badge.${mood || moodOf(word)}`, {},
 const MOODS = {solved: "good", live: "info", failed: "warn", broken: "bad", interrupted: "warn", ended: "plain", passed: "good", missing: "bad",
   generating: "info", building: "info", running: "info", grading: "info", policy: "warn", task: "violet", house: "bad", active: "good",
   probation: "info", suspended: "bad", retired: "plain", candidate: "plain", firing: "bad", fired: "bad", pending: "warn", resolved: "good",
-  critical: "bad", warning: "warn", info: "info", hard: "bad", soft: "warn", mask: "warn", drop: "bad", yes: "good", honest: "good", hack: "bad",
+  critical: "bad", page: "bad", warning: "warn", warn: "warn", info: "info", silenced: "plain", held: "warn", hard: "bad", soft: "warn", mask: "warn", drop: "bad", yes: "good", honest: "good", hack: "bad",
   "always solved": "good", "never solved": "warn", mixed: "info", "not finished": "plain", open: "bad", half_open: "warn"};
 export const moodOf = word => MOODS[word] || "plain";
 
@@ -48,7 +49,7 @@ export function table(caption, heads, rows, {empty = "Nothing yet.", stacked = t
       h("thead", {}, h("tr", {}, heads.map(head => h("th", {scope: "col", class: head.right ? "right" : null, "aria-sort": head.sorted || null}, head.cell || head.name || head)))),
       h("tbody", {}, rows.map(cells => h("tr", {}, cells.map((cell, at) => {
         const head = heads[at];
-        return h(at ? "td" : "th", {scope: at ? null : "row", class: head.right ? "right" : null, "data-name": head.name || head, "data-empty": cell === "—" || cell === ""}, cell);
+        return h(at ? "td" : "th", {scope: at ? null : "row", class: [head.right ? "right" : "", head.full ? "full" : ""].join(" ").trim() || null, "data-name": head.name || head, "data-empty": cell === "—" || cell === ""}, cell);
       }))))));
 }
 export function panel(title, {wide = false, note = ""} = {}) {

@@ -18,7 +18,7 @@ export async function show(place, query, signal) {
   }}, label);
   const where = one => h("a", {href: go("run", {run: one.run})}, one.run);
   const row = one => [h("b", {}, one.rule), badge(one.turn), badge(one.severity), one.text, labels(one), time(one.unix_seconds), where(one)];
-  const heads = ["rule", "state", "severity", "what", "where", "when", "run"];
+  const heads = ["rule", "state", "severity", {name: "what", full: true}, "where", {name: "when", full: true}, "run"];
   const command = one => h("span.command", {}, h("code", {}, one.undo), h("button", {type: "button", onclick: event => copy(one.undo).then(done => { if (done) event.target.textContent = "Copied"; })}, "Copy"));
   const draw = seen => {
     const key = JSON.stringify(seen);
@@ -26,10 +26,10 @@ export async function show(place, query, signal) {
     const firing = seen.on.filter(one => one.turn === "firing").length;
     if (known) say(`${firing} alerts fire`);
     known = key;
-    on.set(table("Alerts that are on", [...heads, "to hush it"], seen.on.map(one => [...row(one), one.silenced ? "silenced" : may ? act("Silence 1 h", `${one.rule} is silenced for an hour`, "silence", {run: one.run, rule: one.rule, labels: one.labels, seconds: 3600, reason: "from the dashboard"}) : "—"]), {empty: "No alert is on."}));
-    holds.set(table("What is stopped", ["what", "state", "why", "by", "since", "run", "to let it go"], seen.holds.map(one => [h("b", {}, `${one.scope} ${one.key}`), badge(one.state), one.reason, one.by, time(one.since_unix_seconds), where(one), may ? act("Release", `${one.scope} ${one.key} is free`, "release", {run: one.run, scope: one.scope, key: one.key}) : one.undo ? command(one) : "—"]), {empty: "Nothing is stopped."}));
+    on.set(table("Alerts that are on", [...heads, "to hush it"], seen.on.map(one => [...row(one), one.silenced ? badge("silenced") : may ? act("Silence 1 h", `${one.rule} is silenced for an hour`, "silence", {run: one.run, rule: one.rule, labels: one.labels, seconds: 3600, reason: "from the dashboard"}) : "—"]), {empty: "No alert is on."}));
+    holds.set(table("What is stopped", ["what", "state", {name: "why", full: true}, "by", {name: "since", full: true}, "run", "to let it go"], seen.holds.map(one => [h("b", {}, `${one.scope} ${one.key}`), badge(one.state), one.reason, one.by, time(one.since_unix_seconds), where(one), may ? act("Release", `${one.scope} ${one.key} is free`, "release", {run: one.run, scope: one.scope, key: one.key}) : one.undo ? command(one) : "—"]), {empty: "Nothing is stopped."}));
     quiet.element.hidden = !seen.silences.length;
-    quiet.set(table("Silences", ["rule", "where", "until", "why", "by", "run", "to end it"], seen.silences.map(one => [h("b", {}, one.rule), labels(one), time(one.until_unix_seconds), one.reason || "—", one.by, where(one), may ? act("End", `the silence of ${one.rule} is over`, "unsilence", {run: one.run, id: one.id}) : "—"])));
+    quiet.set(table("Silences", ["rule", "where", {name: "until", full: true}, {name: "why", full: true}, "by", "run", "to end it"], seen.silences.map(one => [h("b", {}, one.rule), labels(one), time(one.until_unix_seconds), one.reason || "—", one.by, where(one), may ? act("End", `the silence of ${one.rule} is over`, "unsilence", {run: one.run, id: one.id}) : "—"])));
     past.set(table("Alerts that fired and were resolved", heads, seen.history.map(row), {empty: "No alert has fired."}));
   };
   const ask = () => get("alerts", run ? {run} : {}, signal);

@@ -1,5 +1,5 @@
 // One run at a glance, as it goes.
-import {badge, facts, h, lasting, number, panel, say, share, signed, time} from "../dom.js";
+import {badge, h, lasting, number, panel, say, share, short, signed, time} from "../dom.js";
 import {get, listen} from "../api.js";
 import {bars, chart, histogram, lines, rewardsOverTime, stack, throughput} from "../charts.js";
 import {go} from "../app.js";
@@ -19,7 +19,8 @@ export async function show(place, query, signal) {
   const p = {states: panel("Episodes by state", {wide: true}), closed: panel("Throughput"), time: panel("Reward over time"), spread: panel("Rewards", {note: "from −1 to +1"}), owners: panel("Faults by owner"), faults: panel("Commonest faults"),
     components: panel("Reward components", {note: "mean where measured"}), tasks: panel("Task health"), sandboxes: panel("Sandboxes"), numbers: panel("Last update", {note: "as the learner calls its numbers"}), flags: panel("Flags"), learning: panel("Learning curve", {wide: true}), versions: panel("By policy version", {wide: true})};
   for (const [name, made] of Object.entries(charts)) p[name].set(made.element);
-  place.append(trail, title, lead, tabs, note, tiles, h("div.grid", {}, Object.values(p).map(one => one.element)));
+  const grid = h("div.grid", {}, Object.values(p).map(one => one.element));
+  place.append(trail, title, lead, tabs, note, tiles, grid);
   let before = null, told = 0;
   const draw = seen => {
     const line = seen.line, all = line.episodes || 0, states = seen.states;
@@ -28,6 +29,8 @@ export async function show(place, query, signal) {
     note.replaceChildren(...(seen.damaged ? [h("p.notice", {}, `${seen.damaged} place(s) of the journal are damaged and were passed over.`)] : []));
     const tile = (name, value, under) => h("div.tile", {}, h("dt", {}, name), h("dd", {}, value, under ? h("span.under", {}, under) : null));
     tiles.hidden = line.is_training;
+    for (const tab of tabs.querySelectorAll("a")) tab.hidden = line.is_training && /#\/(episodes|tasks)\?/.test(tab.getAttribute("href"));
+    if (line.is_training && p.learning.element !== grid.firstElementChild) grid.prepend(p.learning.element);
     if (!line.is_training) tiles.replaceChildren(
       tile("Episodes", number(all), `${number(line.open)} open`), tile("Solved", all ? share(line.solved / all) : "—", `${number(line.solved)} episodes`), tile("Mean reward", signed(line.reward), seen.masked ? `${seen.masked} masked by flags` : "of those that have one"),
       tile("Throughput", `${number(seen.per_minute)}`, "closed in the last minute"), tile("Turns", seen.turns === null ? "—" : seen.turns.toFixed(1), "mean of an episode"), tile("Time", lasting(line.seconds), line.pace === "live" ? "so far" : "from first to last"));
@@ -48,7 +51,7 @@ export async function show(place, query, signal) {
     p.sandboxes.element.hidden = line.is_training && !boxes.length;
     const numbers = Object.entries(seen.numbers).sort();
     p.numbers.element.hidden = !numbers.length;
-    p.numbers.set(facts(numbers.map(([name, value]) => [name.replaceAll("_", " "), Math.abs(value) >= 100 || Number.isInteger(value) ? number(Math.round(value)) : Number(value.toPrecision(3)).toString()])));
+    p.numbers.set(h("dl.numbers", {}, numbers.map(([name, value]) => h("div", {}, h("dt", {}, name.replaceAll("_", " ")), h("dd", {}, short(value))))));
     p.sandboxes.set(boxes.length ? bars(boxes.map(([name, value]) => [name.replaceAll("_", " "), name === "leaked" ? "bad" : "info", value]), "Sandboxes by state") : h("p.empty", {}, "Not metered: this run keeps no watch, or has not looked yet."));
     const flags = Object.entries(seen.flags);
     p.flags.element.hidden = !flags.length;
