@@ -60,7 +60,7 @@ ray: $(READY)
 nodes: ray
 	$(BIN)/python -m pytest -s -m three_nodes tests/fleet/test_three_nodes.py
 
-# What we play against in other people's own packages (about 250 MB, in an environment of their own), and the table of it.
+# What we play against in other people's own packages (about 940 MB, in an environment of their own), and the table of it.
 bridges:
 	test -x .venv-bridges/bin/python || $(PYTHON) -m venv .venv-bridges
 	.venv-bridges/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
