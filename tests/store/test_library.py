@@ -88,6 +88,20 @@ def test_a_library_that_is_compacted_often_stays_in_few_files(tmp_path: Path) ->
     assert {log.episode: list(log.events) for log in library.logs()} == logs
 
 
+def test_what_is_kept_in_the_middle_of_a_run_is_not_taken_in_again(tmp_path: Path) -> None:
+    with Run.create(tmp_path, ASKED, name="r") as run:
+        first, second, third = solved("a"), solved("b"), story("c")
+        # the attempts overlap, so that each time some events of the next one were seen already
+        keep(run, first[:-1], second[:2], first[-1:], second[2:-1], third[:1], second[-1:], third[1:])
+    library = Library(tmp_path, commit_seconds=0.0)
+    made = library.compact()
+    assert (made.attempts, made.events) == (3, len(first) + len(second) + len(third))
+    assert library.status().manifest >= 3  # one after each attempt
+    assert counts(library) == (made.events, made.events)
+    assert [library.events(id) for id in "abc"] == [tuple(first), tuple(second), tuple(third)]
+    assert library.compact().attempts == 0
+
+
 def test_a_damaged_small_file_is_named_and_keeps_no_others_from_becoming_one(tmp_path: Path) -> None:
     library = Library(tmp_path)
     with Run.create(tmp_path, ASKED, name="r") as run:

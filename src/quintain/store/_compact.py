@@ -25,8 +25,9 @@ from quintain.types import FaultKind, Graded, HouseError
 
 #: Events that are held in memory before they are written.
 BATCH_EVENTS = 60_000
-#: A manifest is written when so many events have gone over since the last one, at the end of a run.
-COMMIT_EVENTS = 2_000_000
+#: A manifest is written when so long was worked since the last one: more is not lost with a compactor that is killed,
+#: and one that is killed again and again gets to the end all the same.
+COMMIT_SECONDS = 10.0
 LOCK = "lock"
 
 
@@ -74,10 +75,14 @@ def alone(library: Path, *, deadline_seconds: float) -> Iterator[None]:
         yield
 
 
+class _SecondError(Exception):
+    """Somebody else has published a manifest first."""
+
+
 class Compaction:
     """One pass over all runs. Where a lock does not hold (NFS), the manifest decides: who comes second begins anew."""
 
-    def __init__(self, library: Path, runs: Path, blobs: Blobs) -> None:
+    def __init__(self, library: Path, runs: Path, blobs: Blobs, commit_seconds: float) -> None:
         self._library = library
         self._runs = runs
         self._blobs = blobs
@@ -85,22 +90,22 @@ class Compaction:
         self._manifest: Manifest = self._found.manifest
         self._aside: list[Aside] = []
         self._made = Compacted()
-        self._since_commit = 0
+        self._commit_seconds = commit_seconds
+        self._committed = time.monotonic()
 
     def go(self, known: Mapping[str, Mapping[str, Ranges]]) -> Compacted | None:
         """`known` are the events of each run that the library has. None when somebody else was faster."""
         start = time.monotonic()
-        changed = False
-        for run in list_runs(self._runs):
-            changed |= self._take_run(run, known.get(run.name, {}))
-            if self._since_commit >= COMMIT_EVENTS:
-                if not self._commit():
-                    return None
-                changed = False
-        if changed:
-            parts = in_fewer_files(self._library, self._manifest.parts)
-            self._manifest = msgspec.structs.replace(self._manifest, parts=parts)
-        if (changed or self._found.damaged) and not self._commit():
+        try:
+            changed = False
+            for run in list_runs(self._runs):
+                changed |= self._take_run(run, known.get(run.name, {}))
+            if changed:
+                parts = in_fewer_files(self._library, self._manifest.parts)
+                self._manifest = msgspec.structs.replace(self._manifest, parts=parts)
+            if changed or self._found.damaged:
+                self._commit()
+        except _SecondError:
             return None
         return msgspec.structs.replace(self._made, seconds=time.monotonic() - start, aside=tuple(self._aside))
 
@@ -108,30 +113,38 @@ class Compaction:
         kept, reason = described(run)
         if kept is None:
             return self._put_aside([Aside(path=f"{run.name}/run.json", offset=0, reason=reason)])
-        look = Pass(run, self._manifest.sources, known=known)
-        if look.is_idle and self._manifest.runs.get(run.name) == kept:
-            return False
-        parts = self._write(run, look)
-        self._put_aside(look.asides())
-        self._manifest = msgspec.structs.replace(
-            self._manifest, parts=(*self._manifest.parts, *parts), runs={**self._manifest.runs, run.name: kept},
-            sources={**self._manifest.sources, **look.standings()},
-        )
-        return True
+        changed = False
+        while True:
+            look = Pass(run, self._manifest.sources, known=known)
+            if look.is_idle and self._manifest.runs.get(run.name) == kept:
+                return changed
+            parts = self._write(run, look)
+            self._put_aside(look.asides())
+            self._manifest = msgspec.structs.replace(
+                self._manifest, parts=(*self._manifest.parts, *parts), runs={**self._manifest.runs, run.name: kept},
+                sources={**self._manifest.sources, **look.standings()},
+            )
+            changed = True
+            if self._is_due():
+                self._commit()
+            if not look.is_cut:
+                return changed
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._committed >= self._commit_seconds
 
     def _write(self, run: Path, look: Pass) -> list[Part]:
         local = LocalBlobs(run / "blobs")
         shelf = _Shelf(self._library, run.name)
         try:
             with _collector_at_rest():
-                for attempt in look.attempts():
+                for attempt in look.attempts(lambda: shelf.attempts > 0 and self._is_due()):
                     self._bring(local, run, attempt)
                     shelf.put(attempt)
             parts = shelf.finish()
         except BaseException:
             shelf.abandon()
             raise
-        self._since_commit += shelf.events
         self._made = msgspec.structs.replace(
             self._made, attempts=self._made.attempts + shelf.attempts, events=self._made.events + shelf.events,
             parts=self._made.parts + len(parts), bytes=self._made.bytes + sum(part.bytes for part in parts),
@@ -159,15 +172,15 @@ class Compaction:
         self._manifest = msgspec.structs.replace(self._manifest, aside=(*self._manifest.aside, *fresh))
         return bool(fresh)
 
-    def _commit(self) -> bool:
+    def _commit(self) -> None:
+        """Raises _SecondError when another compactor was faster."""
         self._put_aside(self._found.damaged)
         made = publish(self._library, self._manifest, after=self._found.highest)
         if made is None:
-            return False
+            raise _SecondError
         self._manifest = made
         self._found = Found(made, (), made.number)
-        self._since_commit = 0
-        return True
+        self._committed = time.monotonic()
 
 
 class _Shelf:

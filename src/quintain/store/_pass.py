@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from quintain.store._attempts import Assembly, Attempt, Ranges, merged
@@ -25,7 +25,8 @@ class Pass:
         self.hurts: list[Hurt] = []
         self._standings = {path: standings.get(self._key(path)) for path in sources(run, living=living)}
         self._sizes = {path: path.stat().st_size for path in self._standings}
-        self._ends: dict[Path, int] = {}
+        self._ends = {path: standing.low if standing else 0 for path, standing in self._standings.items()}
+        self.is_cut = False
         self._has_ended = (run / RESULT).is_file()
         done: dict[str, Ranges] = dict(known or {})
         for standing in self._standings.values():
@@ -46,12 +47,14 @@ class Pass:
         """Whether workers have journals of their own here."""
         return any(EPISODES in path.relative_to(self.run).parts[:1] for path in self._standings)
 
-    def attempts(self) -> Iterator[Attempt]:
-        """Those that are whole; then, where events are missing for good, what there is of the damaged ones."""
-        for path, standing in self._standings.items():
-            start = standing.low if standing else 0
-            self._ends[path] = start
+    def attempts(self, is_enough: Callable[[], bool] = lambda: False) -> Iterator[Attempt]:
+        """Those that are whole; then, where events are missing for good, what there is of the damaged ones. It is cut
+        before a record when there is enough: the next look begins there."""
+        for path, start in tuple(self._ends.items()):
             for found in read_source(path, self.run, start=start):
+                if is_enough():
+                    self.is_cut = True
+                    return
                 if isinstance(found, Hurt):
                     self.hurts.append(found)
                     if found.is_tail:

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from quintain.store._attempts import Attempt, Ranges
-from quintain.store._compact import Compacted, Compaction, alone, described, ranges_by_episode, sweep_drafts
+from quintain.store._compact import (
+    COMMIT_SECONDS,
+    Compacted,
+    Compaction,
+    alone,
+    described,
+    ranges_by_episode,
+    sweep_drafts,
+)
 from quintain.store._manifest import Aside, Kept, Manifest, Part, newest, publish
 from quintain.store._parts import need_arrow, part_is_whole
 from quintain.store._pass import Pass
@@ -57,7 +65,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 class Library:
     """The runs of a folder, and what was compacted of them before. Holds no file open. Any number of processes may read
-    and write beside each other; one at a time compacts (others wait, at most `deadline_seconds`).
+    and write beside each other; one at a time compacts (others wait, at most `deadline_seconds`). What it has taken in
+    is kept every `commit_seconds`: more is not done again after it was killed.
 
     The tables and their columns are in docs/rooms/library.md. Raises HouseError(STORE_ERROR) where the extra `library`
     is not installed. A damaged source or file is passed over and named (`status().aside`), and hides nothing else.
@@ -65,11 +74,13 @@ class Library:
 
     def __init__(
         self, runs: Path, *, folder: Path | None = None, blobs: Blobs | None = None, deadline_seconds: float = 600.0,
+        commit_seconds: float = COMMIT_SECONDS,
     ) -> None:
         self.runs = runs
         self.folder = folder if folder is not None else runs / FOLDER
         self.blobs: Blobs = blobs if blobs is not None else LocalBlobs(self.folder / "blobs")
         self._deadline_seconds = deadline_seconds
+        self._commit_seconds = commit_seconds
         self._questions: Questions | None = None
 
     def compact(self) -> Compacted:
@@ -79,7 +90,7 @@ class Library:
         with alone(self.folder, deadline_seconds=self._deadline_seconds):
             sweep_drafts(self.folder, older_than_seconds=_DRAFT_SECONDS)
             for _ in range(_TRIES):
-                made = Compaction(self.folder, self.runs, self.blobs).go(self._known())
+                made = Compaction(self.folder, self.runs, self.blobs, self._commit_seconds).go(self._known())
                 if made is not None:
                     return made
         raise HouseError(FaultKind.STORE_ERROR, f"{self.folder}: other compactors were faster {_TRIES} times")
