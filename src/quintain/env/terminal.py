@@ -23,15 +23,14 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import cast
 
 import msgspec
 
 from quintain.env import _stand_ins
-from quintain.grade import Frozen, Made, World, check_script, freeze
-from quintain.sandbox import Forking, Snapshot
+from quintain.grade import Frozen, World, check_script, freeze
+from quintain.sandbox import Snapshot
 from quintain.tasks import Item, Lacking, Needs, ScriptSuite, bases_of, context_digest, for_the_host
-from quintain.types import FaultKind, HouseError, Network, Outcome, TaskError, Verdict, content_digest
+from quintain.types import FaultKind, Network, TaskError, Verdict, content_digest
 
 #: Where what is no regular file is told, for the sandbox of the judge.
 RESTORE = "var/lib/quintain/restore.sh"
@@ -93,29 +92,10 @@ class TerminalWorld(World):
                     raise
         return place
 
-    async def make(self, item: Item, answer: Mapping[str, bytes], *, oracle: bool = False) -> Made:
-        suite = item.exam.hidden
-        if not isinstance(suite, ScriptSuite) or "/" not in suite.artifacts:
-            return await super().make(item, answer, oracle=oracle)
-        env = self.resolved({**suite.answer_env, **(suite.oracle_env if oracle else {})}, item.task)
-        limits, base = item.task.limits.episode, suite.root.rstrip("/")
-        trees: list[Frozen] = []
-        outcomes: list[Outcome] = []
-        async with self._backend.open(self.image(item), limits=limits, network=self._network) as (sandbox,):
-            if not hasattr(sandbox, "snapshot"):
-                raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"the backend {self._backend.name!r} keeps no files")
-            await sandbox.files.make_dir(suite.workdir)
-            await sandbox.files.write_many({f"{base}/{path}": content for path, content in item.task.files.items()})
-            for step in suite.steps or (None,):
-                if step is not None:
-                    await self._set_up(sandbox, suite, step, env)
-                part = answer if step is None else _of_step(answer, step.name)
-                outcomes.append(await self._script(sandbox, item, part, env, limits))
-                for command in suite.collect:
-                    await sandbox.run(["sh", "-c", command], cwd=suite.workdir, env=env)
-                snapshot = await cast(Forking, sandbox).snapshot()
-                trees.append(crossing(snapshot, suite, artifacts=step.artifacts if step else ()))
-        return Made(trees=tuple(trees), outcomes=tuple(outcomes))
+    def frozen(self, snapshot: Snapshot, suite: ScriptSuite, artifacts: Sequence[str]) -> Frozen:
+        if "/" not in suite.artifacts:
+            return super().frozen(snapshot, suite, artifacts)
+        return crossing(snapshot, suite, artifacts=artifacts)
 
     async def grade(self, item: Item, trees: Sequence[Frozen]) -> Verdict:
         suite = item.exam.hidden
@@ -130,11 +110,6 @@ class TerminalWorld(World):
             self._backend, starting, trees, image=self.image(item, suite.image or None),
             limits=item.task.limits.command, network=self._network)
         return msgspec.structs.replace(verdict, suite=content_digest(suite))
-
-
-def _of_step(answer: Mapping[str, bytes], name: str) -> Mapping[str, bytes]:
-    own = {path.removeprefix(f"{name}/"): content for path, content in answer.items() if path.startswith(f"{name}/")}
-    return own or answer
 
 
 def _context(suite: ScriptSuite, name: str, bases: Mapping[str, str]) -> dict[str, bytes] | None:

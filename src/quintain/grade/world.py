@@ -17,7 +17,7 @@ import msgspec
 
 from quintain.grade.frozen import Frozen, freeze
 from quintain.grade.script import check_script
-from quintain.sandbox import Forking, Sandbox, Snapshots
+from quintain.sandbox import Forking, Sandbox, Snapshot, Snapshots
 from quintain.tasks import Item, ScriptStep, ScriptSuite, context_digest
 from quintain.types import (
     FaultKind,
@@ -127,8 +127,13 @@ class World:
                 outcomes.append(await self._script(sandbox, item, _part(answer, step), env, limits))
                 for command in suite.collect:
                     await sandbox.run(["sh", "-c", command], cwd=suite.workdir, env=env)
-                trees.append(await _freeze(sandbox, suite, step))
+                keeping: Forking = sandbox  # type: ignore[assignment]  # asked for above
+                trees.append(self.frozen(await keeping.snapshot(), suite, step.artifacts if step else ()))
         return Made(trees=tuple(trees), outcomes=tuple(outcomes))
+
+    def frozen(self, snapshot: Snapshot, suite: ScriptSuite, artifacts: Sequence[str]) -> Frozen:
+        """What of the files that are left in a sandbox crosses to the judge."""
+        return freeze(snapshot, suite, artifacts=artifacts)
 
     async def _set_up(self, sandbox: Sandbox, suite: ScriptSuite, step: ScriptStep, env: Mapping[str, str]) -> None:
         await sandbox.files.write_many({f"{suite.workdir}/{path}": content for path, content in step.setup.items()})
@@ -187,8 +192,3 @@ def _part(answer: Mapping[str, bytes], step: ScriptStep | None) -> Mapping[str, 
     prefix = f"{step.name}/"
     own = {path[len(prefix):]: content for path, content in answer.items() if path.startswith(prefix)}
     return own or answer
-
-
-async def _freeze(sandbox: Sandbox, suite: ScriptSuite, step: ScriptStep | None) -> Frozen:
-    keeping: Forking = sandbox  # type: ignore[assignment]  # asked for in `make`
-    return freeze(await keeping.snapshot(), suite, artifacts=step.artifacts if step else ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -78,3 +79,19 @@ class NamedFormat(Format, Protocol):
     def named(self, name: str) -> Taskset:
         """Raises TaskError for a name that means nothing."""
         ...
+
+
+class ByName(ABC):
+    """What formats share whose sets have names and nothing else: no path is one of theirs, and no file is read."""
+
+    sets: tuple[PublicSet, ...] = ()
+
+    def recognises(self, path: Path) -> bool:
+        return False
+
+    def read(self, path: Path) -> Taskset:
+        return self.named(str(path))
+
+    @abstractmethod
+    def named(self, name: str) -> Taskset:
+        """Raises TaskError for a name that means nothing."""

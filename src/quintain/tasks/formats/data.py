@@ -11,9 +11,8 @@ import pprint
 import random
 from collections.abc import Sequence
 from importlib import resources
-from pathlib import Path
 
-from quintain.tasks.base import PublicSet
+from quintain.tasks.base import ByName
 from quintain.tasks.exam import Exam, Item, PythonSuite
 from quintain.tasks.formats.data_scripts import CHORES, Chore
 from quintain.tasks.formats.data_sql import COLUMNS, QUESTIONS, WORDS, Question, Tables, shop
@@ -42,18 +41,11 @@ _TESTS = {
 _CALLS = {"sql": "ask(query(), INSTANCES[{n}][0])", "files": "answer(dict(INSTANCES[{n}][0]))"}
 
 
-class DataFormat:
+class DataFormat(ByName):
     """The one set by its name; no file is read."""
 
     name = "data"
     about = "data:all, data:sql or data:files: queries to a data base, functions on files of data"
-    sets: tuple[PublicSet, ...] = ()
-
-    def recognises(self, path: Path) -> bool:
-        return False
-
-    def read(self, path: Path) -> Taskset:
-        return self.named(str(path))
 
     def named(self, name: str) -> Taskset:
         """Raises TaskError for a part that does not exist."""

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from pathlib import Path
 
-from quintain.tasks.base import PublicSet
+from quintain.tasks.base import ByName
 from quintain.tasks.exam import Exam, Item, StdioCase, StdioSuite
 from quintain.tasks.formats.oneliner_families import FAMILIES, NEW, Family, input_of, parameters_of
 from quintain.tasks.taskset import Taskset
@@ -29,18 +28,11 @@ LIMITS = Scopes(
 CASES = 4
 
 
-class OneLinersFormat:
+class OneLinersFormat(ByName):
     """Parts by name; no file is read."""
 
     name = "oneliners"
     about = f"oneliners:PART, PART one of {', '.join(COUNTS)}"
-    sets: tuple[PublicSet, ...] = ()
-
-    def recognises(self, path: Path) -> bool:
-        return False
-
-    def read(self, path: Path) -> Taskset:
-        return self.named(str(path))
 
     def named(self, name: str) -> Taskset:
         """Raises TaskError for a part that does not exist."""

@@ -13,11 +13,10 @@ import importlib.util
 import json
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, overload
 
 from quintain.tasks.answer import AnswerKind, AnswerSuite
-from quintain.tasks.base import PublicSet
+from quintain.tasks.base import ByName
 from quintain.tasks.exam import Exam, Item
 from quintain.tasks.taskset import Taskset
 from quintain.types import Entry, FaultKind, Grading, TaskError
@@ -30,18 +29,11 @@ _SPEC = re.compile(r"([a-z0-9_]+)(?:@(\d{1,9}))?")
 _ASKED = "\n\nGive your final answer on a last line that begins with `Answer:`.\n"
 
 
-class ReasoningGymFormat:
+class ReasoningGymFormat(ByName):
     """Generators by name; no file is read."""
 
     name = "reasoning-gym"
     about = "reasoning-gym:GENERATOR or reasoning-gym:GENERATOR@SEED, with ?take=N (needs the package reasoning-gym)"
-    sets: tuple[PublicSet, ...] = ()
-
-    def recognises(self, path: Path) -> bool:
-        return False
-
-    def read(self, path: Path) -> Taskset:
-        return self.named(str(path))
 
     def named(self, name: str) -> Taskset:
         """The endless set of one generator. Raises TaskError for one that does not exist, and without the package."""

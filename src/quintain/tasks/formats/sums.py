@@ -13,10 +13,9 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from pathlib import Path
 
 from quintain.tasks.answer import AnswerKind, AnswerSuite
-from quintain.tasks.base import PublicSet
+from quintain.tasks.base import ByName
 from quintain.tasks.exam import Exam, Item
 from quintain.tasks.taskset import Taskset
 from quintain.types import Entry, Grading, TaskError
@@ -120,18 +119,11 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-class SumsFormat:
+class SumsFormat(ByName):
     """Sets by their seed; no file is read."""
 
     name = "sums"
     about = "sums:SEED, questions made from families; any word is a seed"
-    sets: tuple[PublicSet, ...] = ()
-
-    def recognises(self, path: Path) -> bool:
-        return False
-
-    def read(self, path: Path) -> Taskset:
-        return self.named(str(path))
 
     def named(self, name: str) -> Taskset:
         """Raises TaskError for a word that cannot be a seed."""

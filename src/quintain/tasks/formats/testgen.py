@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from quintain.tasks.base import PublicSet
+from quintain.tasks.base import ByName
 from quintain.tasks.exam import Exam, Item, PythonSuite
 from quintain.tasks.formats.repair import read_functions, suite_of
 from quintain.tasks.taskset import Taskset
@@ -28,20 +28,13 @@ NULLS = ({ANSWER: b""}, {ANSWER: b"def test_nothing():\n    assert True\n"},
          {ANSWER: b"import solution\n\n\ndef test_it_imports():\n    assert solution is not None\n"})
 
 
-class TestWritingFormat:
+class TestWritingFormat(ByName):
     """Sets by name; no file is read but those of the set."""
 
     __test__ = False
 
     name = "testgen"
     about = "testgen:own, or testgen:SET of a set whose tasks are Python functions with Python tests"
-    sets: tuple[PublicSet, ...] = ()
-
-    def recognises(self, path: Path) -> bool:
-        return False
-
-    def read(self, path: Path) -> Taskset:
-        return self.named(str(path))
 
     def named(self, name: str) -> Taskset:
         """Raises TaskError for a set that does not exist; a task that cannot be one is refused when it is asked."""
