@@ -12,7 +12,7 @@ Three parts, one code path (events → sightings → charts → rules → ledger
 A quarantine is within the promise when at most as many runs on right answers were counted as the 97.5 % quantile of the
 first passage of the evidence, or as many runs of the author's answer as that of its confirmation: 95 % of them must be.
 
-    .venv/bin/python bench/flaky.py [--seconds 180] [--flaky 100] [--healthy 10000]
+    .venv/bin/python bench/flaky.py [--seconds 300] [--flaky 100] [--healthy 10000]
 
 The last two parts share the CPUs, then comes the real one; the whole takes four to five minutes on two cores. The exit
 code is 1 where a goal is missed (`missed`).
@@ -345,7 +345,7 @@ def missed(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=180.0, help="for the part in real sandboxes; 0 leaves it out")
+    parser.add_argument("--seconds", type=float, default=300.0, help="for the part in real sandboxes; 0 leaves it out")
     parser.add_argument("--rates", default=",".join(f"{rate:g}" for rate in RATES),
                         help="which dice are played in real sandboxes (default: %(default)s)")
     parser.add_argument("--flaky", type=int, default=100,
