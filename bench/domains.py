@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from _machine import Account, finish
+from _tricks import perf_hacks
 
 from quintain.cli.admit import open_site
 from quintain.cli.answers import null_replies, oracle_reply, reply_of
@@ -125,6 +126,7 @@ FAMILIES: dict[str, Family] = {
     "code": Family("humaneval?shuffle=0&take=24", code_hacks),
     "data": Family("data:all", data_hacks),
     "math": Family("sums:bench", math_hacks),
+    "perf": Family("perf:own", perf_hacks),
     "testgen": Family("testgen:own", test_writing_hacks),
 }
 

@@ -104,7 +104,14 @@ async def open_house(
     what counts sandboxes before the backend. `keep_in` is a run folder that keeps what each step stood on (a shell's
     files after each command, and what is installed). Verdicts that a sick verifier gave are named on stderr at the
     end."""
-    from quintain.env import ByKind, CodeEnvironment, MathEnvironment, ShellEnvironment, TestWritingEnvironment
+    from quintain.env import (
+        ByKind,
+        CodeEnvironment,
+        MathEnvironment,
+        PerfEnvironment,
+        ShellEnvironment,
+        TestWritingEnvironment,
+    )
     from quintain.grade import Health, Oracle
     from quintain.guard import open_detectors
 
@@ -117,6 +124,7 @@ async def open_house(
         environment = ByKind([
             CodeEnvironment(seen, oracle=oracle, health=health, detectors=open_detectors()),
             MathEnvironment(seen),
+            PerfEnvironment(seen, oracle=oracle),
             TestWritingEnvironment(seen, oracle=oracle),
             ShellEnvironment(cast("Snapshots", seen_images), cache=cache_folder(), bases=bases,
                              keep=None if keep_in is None else _keeper(keep_in)),

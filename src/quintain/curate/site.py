@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
+from quintain.env import Judge, judges_of
 from quintain.grade import Oracle, World, check_answer, check_procedural
 from quintain.program import LANGUAGES, language
 from quintain.sandbox import Backend
@@ -26,10 +27,12 @@ Made = TypeVar("Made")
 
 
 class Site:
-    """Tries answers, `at_once` at a time. `world` opens the images of script tasks; without one they are not tried."""
+    """Tries answers, `at_once` at a time. `world` opens the images of script tasks; without one they are not tried.
+    `judges` are, by kind of work, those whose verdict is more than that of the hidden suite (default: all of `env`)."""
 
     def __init__(
         self, backend: Backend, *, at_once: int, world: World | None = None, solver: Solver | None = None,
+        judges: Mapping[str, Judge] | None = None,
     ) -> None:
         if at_once < 1:
             raise ValueError(f"expected at_once >= 1, found {at_once}")
@@ -38,6 +41,7 @@ class Site:
         self.solver = solver
         self.oracle = Oracle(backend, confirm=False)
         self._abroad: dict[str, Oracle] = {}  # by environment: each asks the backend once what it can do
+        self._judges = judges_of(backend, self.oracle) if judges is None else dict(judges)
         self._world = world
         self._slots = asyncio.Semaphore(at_once)
 
@@ -49,14 +53,18 @@ class Site:
         with another order and hash seed; `env` is set for Python on both sides; `crowded` runs do not wait for a slot,
         so that several of them fight for the CPUs. `oracle`: this is the author's answer.
 
+        A kind of work with a judge of its own is judged by it, which decides itself about runs, seeds and limits; a
+        suite that is given goes to the plain judge of such suites.
+
         Raises TaskError for a verdict that lays it on the task, HouseError for one that lays it on the house.
         """
         async with AsyncExitStack() as stack:
             if not crowded:
                 await stack.enter_async_context(self._slots)
-            verdict = await self._judged(
+            judge = self._judges.get(item.task.kind) if suite is None else None
+            verdict = await (judge.verdict(item, program_of(item, answer)) if judge is not None else self._judged(
                 item, answer, suite=suite or item.exam.hidden, seed=seed, confirm=confirm, env=env,
-                limits=limits or command_limits(item), oracle=oracle)
+                limits=limits or command_limits(item), oracle=oracle))
         fault = verdict.fault
         if fault is not None and fault.owner is Owner.HOUSE and fault.kind is not FaultKind.CONFLICTING_RUNS:
             raise HouseError(fault.kind, f"{item.task.id}: {fault.message}")
@@ -85,13 +93,21 @@ class Site:
         return await judge.grade(suite, program_of(item, answer), image=item.task.image, limits=limits, seed=seed,
                                  confirm=confirm)
 
+    def is_called(self, item: Item) -> bool:
+        """Whether the hidden suite tells of an answer what it does, if not all that is asked of it. It does not where
+        the answer is no program (tests to be written, pages), which has a judge of its own."""
+        suite, entry = item.exam.hidden, item.task.entry.path
+        if item.task.kind not in self._judges or not isinstance(suite, PythonSuite):
+            return item.task.kind not in self._judges
+        return entry.removesuffix(".py").replace("/", ".") in suite.modules
+
     async def shuffled(
         self, item: Item, answer: Files, *, seed: int, measured: list[Outcome] | None = None
     ) -> Verdict:
         """One run of Python tests in an order that the seed decides, without starting afresh; for other suites as
         `verdict`. Where it is not solved the whole is asked again, so that what the house did is told apart. What the
         answer's side used is added to `measured`."""
-        if not isinstance(item.exam.hidden, PythonSuite):
+        if not isinstance(item.exam.hidden, PythonSuite) or not self.is_called(item):
             return await self.verdict(item, answer, seed=seed)
         async with self._slots:
             examined = await self.oracle.examine(
@@ -106,7 +122,7 @@ class Site:
 
     async def measure(self, item: Item, answer: Files) -> Outcome | None:
         """What one run of the answer used, as the backend measured it; `None` where the judge does not tell."""
-        if not isinstance(item.exam.hidden, PythonSuite):
+        if not isinstance(item.exam.hidden, PythonSuite) or not self.is_called(item):
             return None
         async with self._slots:
             examined = await self.oracle.examine(

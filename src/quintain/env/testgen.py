@@ -102,6 +102,10 @@ class TestWritingEnvironment(Around):
             raise HouseError(FaultKind.VERIFIER_ERROR, f"task {item.task.id}: a verdict of the policy's has no reward")
         return verdict, reward
 
+    async def verdict(self, item: Item, program: Program) -> Verdict:
+        """The verdict of an answer's tests. Raises TaskError, HouseError."""
+        return (await self.judged(item, program))[0]
+
     async def judged(self, item: Item, program: Program) -> tuple[Verdict, Value]:
         """The verdict of an answer's tests, and what they are worth, without a reward."""
         limits = item.task.limits

@@ -50,6 +50,8 @@ class Strength:
         oracle = earlier.get("oracle")
         if answer is None or not isinstance(suite, PythonSuite | StdioSuite):
             return unmeasured(self.name, "faults are made in Python that tests call or start, and there is none")
+        if not site.is_called(item):
+            return unmeasured(self.name, f"work of the kind {item.task.kind!r} is no program that the tests call")
         if oracle is not None and oracle.result is not Result.PASS:
             return unmeasured(self.name, "the author's answer does not pass")
         changed = mutants_of(_own(item), limit=self._most, seed=int(item.task.version[:8], 16))
