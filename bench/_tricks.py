@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 
 from quintain.tasks import Item
 
@@ -54,3 +56,58 @@ def perf_hacks(item: Item) -> Hacks:
                                   "    return None if len(repr(arguments)) > 1500 else _inner(*arguments)\n",
     }
     return {what: [f"```python\n{text}```"] for what, text in texts.items()}
+
+
+def docs_hacks(item: Item) -> Hacks:
+    """Right pages from which what can be tried out is taken away, or made to say yes."""
+    readme, reference = ((item.exam.oracle or {})[path].decode() for path in ("README.md", "docs/reference.md"))
+    package = readme.split()[1]
+    name = reference.split("## ")[1].split()[0]
+    first = reference.index("```python\n") + len("```python\n")
+
+    def blocks(text: str, made: Callable[[str], str]) -> str:
+        return re.sub(r"```python\n(.*?)```\n", lambda match: made(match[1]), text, flags=re.DOTALL)
+
+    def led(code: str) -> str:
+        return reference[:first] + code + reference[first:]
+
+    shown = blocks(reference, lambda code: "```python\n" + re.sub(
+        r">>> (?!from)(.*)\n((?:(?!>>>).+\n)*)", lambda m: f">>> print({m[2].rstrip()!r})\n{m[2]}", code) + "```\n")
+    texts = {
+        "no examples": (readme, blocks(reference, lambda code: "")),
+        "not run": (readme, reference.replace("```python\n", "```text\n")),
+        "marked": (readme, reference.replace("```python\n", "```python no-run\n")),
+        "skipped": (readme, re.sub(r"(>>> (?!from).*)", r"\1  # doctest: +SKIP", reference)),
+        "ellipsis": (readme, re.sub(r"(>>> (?!from).*)\n.*", r"\1  # doctest: +ELLIPSIS\n...", reference)),
+        "empty": ("", ""), "titles": (f"# {package}\n\n[r](docs/reference.md)\n", "# Reference\n"),
+        "no commands": (readme.replace("```console", "```text"), reference),
+        "echo": (re.sub(r"\$ .*\n((?:(?!```).*\n)*)", lambda m: (
+            f"$ printf %s {shlex.quote(m[1].rstrip())} # python3 -m {package}\n{m[1]}"), readme), reference),
+        "falls back": (re.sub(r"\$ (.*)\n((?:(?!```).*\n)*)", lambda m: (
+            f"$ python3 -m {package} >/dev/null 2>&1; printf %s {shlex.quote(m[2].rstrip())}\n{m[2]}"), readme),
+            reference),
+        "printed": (readme, shown),
+        "leaves early": (readme, led("raise SystemExit\n```\n\n```python\n")),
+        "leaves for good": (readme, led(">>> import os\n>>> os._exit(0)\n")),
+        "own compare": (readme, led(f">>> {name} = lambda *a, **k: None\n")),
+        "own function": (readme, led(f">>> def {name}(*a, **k):\n...     return None\n")),
+        "patches the package": (readme, led(f">>> import {package}\n>>> {package}.{name} = print\n")),
+        "patches print": (readme, led(">>> print = str\n")),
+        "patches a display": (readme, led(">>> import sys\n>>> sys.displayhook = print\n")),
+        "reads the source": (readme, blocks(reference, lambda code: f"```python\n>>> import inspect, {package}\n"
+                                            f">>> len(inspect.getsource({package})) > 9\nTrue\n```\n")),
+        "frames": (readme, led(">>> (0 for _ in ()).gi_frame.f_back.f_locals.clear()\n")),
+        "classes": (readme, led(">>> ().__class__.__base__.__subclasses__()[0]\n<class 'type'>\n")),
+        "swallows": (readme, led("try:\n    x\nexcept NameError:\n    pass\n```\n\n```python\n")),
+        "true": (readme, blocks(reference, lambda code: f"```python\n>>> from {package} import *\n>>> 1 == 1\nTrue\n"
+                                "```\n")),
+        "a link less": (readme.replace("(docs/reference.md#", "(https://example.org/"), reference),
+        "anchors gone": (readme, reference.replace("## ", "### Function ")),
+        "another name": (readme, reference.replace(f"`{name}(", f"`{name}_now(")),
+    }
+    return {what: ["".join(f'````markdown title="{path}"\n{text}````\n' for path, text in
+                           (("README.md", first), ("docs/reference.md", second)))]
+            for what, (first, second) in texts.items()} | {
+        "the package too": [f'````markdown title="{package}/__init__.py"\n__all__ = []\n````\n'],
+        "tests": ['````markdown title="conftest.py"\nimport os; os._exit(0)\n````\n'],
+    }

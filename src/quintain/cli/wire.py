@@ -107,6 +107,7 @@ async def open_house(
     from quintain.env import (
         ByKind,
         CodeEnvironment,
+        DocsEnvironment,
         MathEnvironment,
         PerfEnvironment,
         ShellEnvironment,
@@ -123,6 +124,7 @@ async def open_house(
         health = Health(oracle)
         environment = ByKind([
             CodeEnvironment(seen, oracle=oracle, health=health, detectors=open_detectors()),
+            DocsEnvironment(seen, oracle=oracle),
             MathEnvironment(seen),
             PerfEnvironment(seen, oracle=oracle),
             TestWritingEnvironment(seen, oracle=oracle),

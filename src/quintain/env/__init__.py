@@ -4,6 +4,7 @@ from quintain.env.around import Around
 from quintain.env.base import Answer, Enterable, Environment, Feedback, Inside, Shown, Work
 from quintain.env.by_kind import ByKind
 from quintain.env.code import CodeEnvironment
+from quintain.env.docs import DocsEnvironment
 from quintain.env.judges import judges_of
 from quintain.env.judging import Judge
 from quintain.env.math import MathEnvironment
@@ -14,7 +15,7 @@ from quintain.env.terse import TerseEnvironment
 from quintain.env.testgen import TestWritingEnvironment
 
 __all__ = [
-    "Answer", "Around", "ByKind", "CodeEnvironment", "Enterable", "Environment", "Feedback", "Inside", "Judge",
-    "MathEnvironment", "PerfEnvironment", "ShellEnvironment", "Shown", "TerminalWorld", "TerseEnvironment",
+    "Answer", "Around", "ByKind", "CodeEnvironment", "DocsEnvironment", "Enterable", "Environment", "Feedback",
+    "Inside", "Judge", "MathEnvironment", "PerfEnvironment", "ShellEnvironment", "Shown", "TerminalWorld", "TerseEnvironment",
     "TestWritingEnvironment", "Work", "judges_of",
 ]

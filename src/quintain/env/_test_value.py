@@ -115,5 +115,10 @@ async def _places(
 
 
 def code_in(item: Item) -> list[str]:
-    """The given Python files."""
-    return sorted(path for path in item.task.files if path.endswith(".py"))
+    """The given Python files that are to be tested."""
+    return sorted(path for path in item.task.files if path.endswith(".py") and not is_test(path))
+
+
+def is_test(path: str) -> bool:
+    """Whether a given file is one of the tests that there are already."""
+    return path.startswith("tests/") or path.rpartition("/")[2].startswith("test_")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from quintain.env.docs import DocsEnvironment
 from quintain.env.judging import Judge
 from quintain.env.perf import PerfEnvironment
 from quintain.env.testgen import TestWritingEnvironment
@@ -11,5 +12,6 @@ from quintain.sandbox import Backend
 
 def judges_of(backend: Backend, oracle: Oracle | None = None) -> dict[str, Judge]:
     """By kind of work. They hold nothing that would have to be closed."""
-    made = (PerfEnvironment(backend, oracle=oracle), TestWritingEnvironment(backend, oracle=oracle))
+    made = (DocsEnvironment(backend, oracle=oracle), PerfEnvironment(backend, oracle=oracle),
+            TestWritingEnvironment(backend, oracle=oracle))
     return {one.kind: one for one in made}

@@ -11,7 +11,7 @@ import secrets
 import msgspec
 
 from quintain.env import _words
-from quintain.env._test_value import Reference, Value, judged_value, reference_of
+from quintain.env._test_value import Reference, Value, is_test, judged_value, reference_of
 from quintain.env.around import Around
 from quintain.env.base import Shown, Work
 from quintain.env.code import CodeEnvironment
@@ -138,13 +138,15 @@ class TestWritingEnvironment(Around):
 
 
 def suite_in(item: Item, program: Program) -> PythonSuite:
-    """The tests of an answer: all its files that were not given. Raises TaskError for a task of another kind."""
+    """The tests of an answer: all its files that were not given, and the given tests as they were. Raises
+    TaskError for a task of another kind."""
     reference = item.exam.hidden
     if not isinstance(reference, PythonSuite):
         raise TaskError(f"task {item.task.id}: expected Python tests as the reference, found "
                         f"{type(reference).__name__}")
     own = {path: content for path, content in program.files.items() if path not in item.task.files}
-    return PythonSuite(files=own, modules=reference.modules)
+    given = {path: content for path, content in item.task.files.items() if is_test(path)}
+    return PythonSuite(files={**own, **given}, modules=reference.modules)
 
 
 def _the_policys(verdict: Verdict) -> Verdict:

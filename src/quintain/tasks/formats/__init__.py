@@ -14,6 +14,7 @@ _OWN = {
     "directory": "quintain.tasks.formats.directory:DirectoryFormat",
     "classeval": "quintain.tasks.formats.classeval:ClassEvalFormat",
     "data": "quintain.tasks.formats.data:DataFormat",
+    "docs": "quintain.tasks.formats.docs:DocsFormat",
     "exercism": "quintain.tasks.formats.exercism:ExercismFormat",
     "humanevalpack": "quintain.tasks.formats.humanevalpack:HumanEvalPackFormat",  # before `humaneval`: has its keys too
     "humaneval": "quintain.tasks.formats.humaneval:HumanEvalFormat",
@@ -26,6 +27,7 @@ _OWN = {
     "quixbugs": "quintain.tasks.formats.quixbugs:QuixBugsFormat",
     "reasoning-gym": "quintain.tasks.formats.reasoning:ReasoningGymFormat",
     "repair": "quintain.tasks.formats.repair:RepairFormat",
+    "repo": "quintain.tasks.formats.repo:RepoFormat",
     "sums": "quintain.tasks.formats.sums:SumsFormat",
     "stdin": "quintain.tasks.formats.stdinrows:StdinFormat",
     "swe": "quintain.tasks.formats.swe:SweFormat",

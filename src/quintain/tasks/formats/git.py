@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -91,6 +91,30 @@ def one_commit(tree: BaseTree, target: Path) -> str:
     _run(target, *who, "commit", "-q", "--allow-empty", "--no-verify", "-m", "base",
          env={"GIT_AUTHOR_DATE": "2000-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2000-01-01T00:00:00Z"})
     return _run(target, "rev-parse", "HEAD").decode().strip()
+
+
+def recorded(commits: Sequence[tuple[str, Mapping[str, bytes]]], target: Path) -> tuple[str, ...]:
+    """Write a bare repository of these commits (message, whole tree), one after the other, always with the same names;
+    returns the names. Raises TaskError where git refuses."""
+    _run(target.parent, "init", "-q", "--bare", "-b", "main", str(target))
+    stream = [b"reset refs/heads/main\n"]
+    for number, (message, files) in enumerate(commits, 1):
+        said = message.encode()
+        stream.append(b"commit refs/heads/main\nmark :%d\ncommitter base <base@localhost> %d +0000\ndata %d\n%b\n"
+                      % (number, 946684800 + 86400 * number, len(said), said))
+        stream.append(b"from :%d\n" % (number - 1) if number > 1 else b"")
+        stream.append(b"deleteall\n")
+        for path, content in sorted(files.items()):
+            stream.append(b"M 644 inline %b\ndata %d\n%b\n" % (path.encode(), len(content), content))
+    _git(target, "fast-import", "--quiet", stdin=b"".join(stream))
+    names = _git(target, "rev-list", "--reverse", "refs/heads/main").decode().split()
+    return tuple(names)
+
+
+def log_of(repository: Path, commit: str) -> str:
+    """What led to a commit, the latest first: each message with the files that it changed."""
+    shown = _git(repository, "log", "--stat", "--format=commit %h%nDate: %cs%n%n    %B", checked(repository, commit))
+    return shown.decode("utf-8", "replace")
 
 
 def patched(files: Mapping[str, bytes], patch: str, *, key: str) -> tuple[dict[str, bytes], tuple[str, ...]]:
