@@ -29,12 +29,12 @@ def task(reference: str = STRONG) -> Item:
                        instructions="Write tests.", entry=Entry(path="test_solution.py"))
 
 
-def judged(item: Item, *replies: str) -> list[tuple[Verdict, Reward]]:
+def judged(item: Item, *replies: str, most: int = 40) -> list[tuple[Verdict, Reward]]:
     """Each reply by one environment, as what is known of a task is kept there."""
     async def play() -> list[tuple[Verdict, Reward]]:
         found = []
         async with NativeBackend(warm=warm_oracle()) as backend:
-            environment = TestWritingEnvironment(backend)
+            environment = TestWritingEnvironment(backend, most=most)
             for reply in replies:
                 built = environment.build(item.task, Turn(text=reply), previous=None)
                 work = Work(fault=built) if isinstance(built, Fault) else Work(program=built.program)
@@ -101,7 +101,7 @@ def test_feedback_tells_how_the_tests_go_on_the_program_and_blames_no_task() -> 
 
 def test_one_of_our_own_is_solved_by_its_author_and_not_by_nothing() -> None:
     item = next(iter(open_taskset("testgen:own")))
-    right, *wrong = judged(item, oracle_reply(item), *null_replies(item))
+    right, *wrong = judged(item, oracle_reply(item), *null_replies(item), most=8)
     assert right[1].solved and worth(right[1]) == 1.0
     assert not any(reward.solved for _, reward in wrong)
 
