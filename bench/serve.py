@@ -1,31 +1,39 @@
-"""How fast the API answers an open stream of requests, and what many silent connections cost it.
+"""How fast the API answers an open stream of requests beside a large live run, and what silent connections cost it.
 
 `--rate` requests a second arrive whether or not earlier ones were answered (open loop; the delay counts from when a
 request was due, so a stalled server is not flattered), from a process of its own, against a real `quintain serve` with
-keys, a run that has ended, and a sandbox. The mix: lists, one run, its episodes, its standings, files of a sandbox.
-`connections` are opened meanwhile and say nothing. Prints `api_p99_ms`, `refused` and the server's CPU and memory.
+keys, a run that has ended, a run of `--episodes` live ones whose journal grows by 100 events a second, and as many real
+sandboxes as it gives. The mix, in equal parts: all runs, one run of each kind, the live run's episodes and one of them,
+standings, a sandbox and a file of it, what is offered. `connections` are opened meanwhile and say nothing. Prints
+`api_p99_ms`, the same of each kind of request, `refused`, the CPU of server and load for a request, and memory.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import httpx
+from _http import Http
 from _machine import finish
+from watch_pages import going_on, opened
 
-from quintain.serve import Client, KeyRing, Quota, RunAsked, Scope
+from quintain.serve import ApiError, Client, KeyRing, Quota, RunAsked, Scope
+from quintain.store import Definition, Run
+from quintain.types import Closed, Stop
 
 
 def cpu_seconds(pid: int) -> float:
@@ -37,30 +45,39 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def load(url: str, key: str, paths: list[str], *, rate: float, seconds: float) -> tuple[list[float], int]:
-    """Delays in seconds, and how many answers were not 200."""
-    draw, delays, bad = random.Random(0), [], 0
-    limits = httpx.Limits(max_connections=200, max_keepalive_connections=200)
-    async with httpx.AsyncClient(
-        base_url=url, headers={"authorization": f"Bearer {key}"}, limits=limits, timeout=30,
-    ) as client:
+async def load(
+    http: Http, paths: list[str], *, rate: float, seconds: float,
+) -> tuple[dict[str, list[float]], int]:
+    """Delays in seconds by kind of request, and how many answers were not 200."""
+    draw, bad = random.Random(0), 0
+    delays: dict[str, list[float]] = {path: [] for path in paths}
 
-        async def one(path: str, due: float) -> None:
-            nonlocal bad
-            try:
-                bad += (await client.get(path)).status_code != 200
-            except httpx.TransportError:  # turned away
-                bad += 1
-            delays.append(time.monotonic() - due)
+    async def one(path: str, due: float) -> None:
+        nonlocal bad
+        try:
+            async with asyncio.timeout(30):
+                bad += await http.get(path) != 200
+        except (OSError, EOFError):  # turned away, or too late
+            bad += 1
+        delays[path].append(time.monotonic() - due)
 
-        began = time.monotonic()
-        async with asyncio.TaskGroup() as group:
-            due = began
-            while due < began + seconds:
-                await asyncio.sleep(max(0.0, due - time.monotonic()))
-                group.create_task(one(draw.choice(paths), due))
-                due += draw.expovariate(rate)
+    began = time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        due = began
+        while due < began + seconds:
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            group.create_task(one(draw.choice(paths), due))
+            due += draw.expovariate(rate)
     return delays, bad
+
+
+def grow(run: Run, episodes: int, per_second: int, over: threading.Event) -> None:
+    """The live run goes on until it is `over`: its episodes end, one after another, and others begin."""
+    nth = 0
+    while not over.wait(2 / per_second):
+        run.journal.append(Closed(episode=f"t{nth}#0", index=3, at_seconds=2.0, stop=Stop.GAVE_UP))
+        run.journal.append(opened(episodes + nth))
+        nth += 1
 
 
 async def silent(url: str, count: int) -> list[asyncio.StreamWriter]:
@@ -79,24 +96,65 @@ def quantile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
-async def play(url: str, key: str, paths: list[str], options: argparse.Namespace, pid: int) -> None:
-    await load(url, key, paths, rate=50, seconds=2)  # what is loaded with the first request is loaded now
-    used, began = cpu_seconds(pid), time.monotonic()
-    delays, bad = await load(url, key, paths, rate=options.rate, seconds=options.seconds)
-    used, took = cpu_seconds(pid) - used, time.monotonic() - began
+def kind_of(path: str) -> str:
+    """A path without the names in it."""
+    return re.sub(r"/[0-9a-f]{24}", "/ID", path.partition("?")[0]).removeprefix("/v1/")
+
+
+async def play(
+    url: str, key: str, paths: list[str], options: argparse.Namespace, pid: int, live: Run,
+) -> dict[str, object]:
+    http = Http(url, authorization=f"Bearer {key}")
+    over = threading.Event()
+    growing = threading.Thread(target=grow, args=(live, options.episodes, 100, over))
+    growing.start()
+    await load(http, paths, rate=50, seconds=4)  # what is loaded with the first request is loaded now
+    used, own, began = cpu_seconds(pid), time.process_time(), time.monotonic()
+    by_path, bad = await load(http, paths, rate=options.rate, seconds=options.seconds)
+    used, own, took = cpu_seconds(pid) - used, time.process_time() - own, time.monotonic() - began
     before = resident_bytes(pid)
     held = await silent(url, options.connections)
-    besieged, shut = await load(url, key, paths, rate=options.rate, seconds=min(5.0, options.seconds))
+    besieged_by_path, shut = await load(http, paths, rate=options.rate, seconds=min(5.0, options.seconds))
     after = resident_bytes(pid)
+    over.set()
+    growing.join()
+    http.close()
     for one in held:
         one.close()
-    finish(
-        bench="serve", requests=len(delays), per_second=round(len(delays) / took, 1), rate=options.rate, refused=bad,
-        api_p50_ms=round(1000 * quantile(delays, 0.5), 2), api_p99_ms=round(1000 * quantile(delays, 0.99), 2),
-        api_max_ms=round(1000 * max(delays), 2), server_cpu_ms_per_request=round(1000 * used / len(delays), 3),
-        silent_connections=len(held), besieged_p99_ms=round(1000 * quantile(besieged, 0.99), 2), besieged_refused=shut,
-        resident_mib=round(before / 2**20, 1), besieged_resident_mib=round(after / 2**20, 1),
-    )
+    delays = [delay for some in by_path.values() for delay in some]
+    besieged = [delay for some in besieged_by_path.values() for delay in some]
+    return {
+        "requests": len(delays), "per_second": round(len(delays) / took, 1), "rate": options.rate, "refused": bad,
+        "api_p50_ms": round(1000 * quantile(delays, 0.5), 2), "api_p99_ms": round(1000 * quantile(delays, 0.99), 2),
+        "api_max_ms": round(1000 * max(delays), 2),
+        "p99_ms_of_each": {kind_of(path): round(1000 * quantile(some, 0.99), 1) for path, some in by_path.items()},
+        "server_cpu_ms_per_request": round(1000 * used / len(delays), 3),
+        "load_cpu_ms_per_request": round(1000 * own / len(delays), 3), "silent_connections": len(held),
+        "besieged_p99_ms": round(1000 * quantile(besieged, 0.99), 2), "besieged_refused": shut,
+        "resident_mib": round(before / 2**20, 1), "besieged_resident_mib": round(after / 2**20, 1),
+    }
+
+
+def live_run(runs: Path, episodes: int) -> Run:
+    """A run that the server finds and does not play: this script writes on in its journal."""
+    run = Run.create(runs, Definition(taskset="s", policy="p"), name="live")
+    served = {"asked": {"taskset": "s", "policy": "p"}, "state": "ended", "submitted_unix_seconds": time.time()}
+    (run.path / "served.json").write_text(json.dumps(served))
+    for nth in range(episodes):
+        for event in (opened(nth), *going_on(nth)):
+            run.journal.append(event)
+    return run
+
+
+def sandboxes(client: Client, most: int) -> list[str]:
+    """As many as the server gives, and no more than so many."""
+    found: list[str] = []
+    while len(found) < most:
+        try:
+            found.append(client.open_sandbox(lease_seconds=1_200).id)
+        except ApiError:  # it has no more
+            break
+    return found
 
 
 def main() -> None:
@@ -104,29 +162,40 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=200.0)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--connections", type=int, default=10_000)
+    parser.add_argument("--episodes", type=int, default=10_000)
+    parser.add_argument("--sandboxes", type=int, default=64)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        ring = KeyRing(root / "keys.json")
-        key, _ = ring.create("bench", Scope)
-        ring.allow("bench", Quota(requests_per_second=10_000, burst=10_000))
-        server = subprocess.Popen(
-            [sys.executable, "-m", "quintain", "serve", folder, "--port", "0"], stderr=subprocess.PIPE, text=True)
+        finish(bench="serve", **measure(Path(folder), options))
+
+
+def measure(root: Path, options: argparse.Namespace) -> dict[str, object]:
+    ring = KeyRing(root / "keys.json")
+    key, _ = ring.create("bench", Scope)
+    ring.allow("bench", Quota(requests_per_second=10_000, burst=10_000, sandboxes=options.sandboxes))
+    server: subprocess.Popen[str] | None = None
+    with live_run(root / "tenants" / "bench" / "runs", options.episodes) as live:
         try:
+            server = subprocess.Popen([sys.executable, "-m", "quintain", "serve", str(root), "--port", "0",
+                                       "--sandboxes", str(options.sandboxes)], stderr=subprocess.PIPE, text=True)
             assert server.stderr is not None
             url = server.stderr.readline().split()[1]
             with Client(url, key) as client:
                 run = client.submit(RunAsked(taskset="repair-heldout", policy="repair", take=20, sandboxes=2)).id
                 for _ in client.follow(run):
                     pass
-                box = client.open_sandbox(lease_seconds=600).id
-                client.write_file(box, "a.txt", b"x" * 1000)
-            paths = ["/v1/runs", f"/v1/runs/{run}", f"/v1/runs/{run}/episodes?limit=20", "/v1/standings?limit=20",
-                     f"/v1/sandboxes/{box}", f"/v1/sandboxes/{box}/files?path=a.txt", "/v1/offer"]
-            asyncio.run(play(url, key, paths, options, server.pid))
+                boxes = sandboxes(client, options.sandboxes)
+                client.write_file(boxes[0], "a.txt", b"x" * 1000)
+            paths = ["/v1/runs", f"/v1/runs/{run}", "/v1/runs/live", "/v1/runs/live/episodes?limit=20",
+                     f"/v1/runs/live/episodes?limit=20&after={options.episodes // 2}",
+                     "/v1/runs/live/episode?id=t7%230", "/v1/standings?limit=20", f"/v1/sandboxes/{boxes[0]}",
+                     f"/v1/sandboxes/{boxes[0]}/files?path=a.txt", "/v1/offer"]
+            return {"episodes": options.episodes, "sandboxes": len(boxes),
+                    **asyncio.run(play(url, key, paths, options, server.pid, live))}
         finally:
-            server.send_signal(signal.SIGTERM)
-            server.wait(60)
+            if server is not None:
+                server.send_signal(signal.SIGTERM)
+                server.wait(60)
 
 
 if __name__ == "__main__":

@@ -67,6 +67,32 @@ class _EventLine(msgspec.Struct):
     event: Event
 
 
+class _Tally:
+    """What the episodes of a run came to, kept as they change."""
+
+    def __init__(self) -> None:
+        self._closed = self._solved = self._rewarded = 0
+        self._reward = 0.0
+        self._faults: dict[str, int] = {}
+
+    def count(self, view: EpisodeView, by: int) -> None:
+        """An episode that now stands so (`by` 1), or no longer does (-1)."""
+        self._closed += by * (view.stop is not None)
+        self._solved += by * (view.solved is True)
+        if view.reward is not None:
+            self._rewarded += by
+            self._reward = self._reward + by * view.reward if self._rewarded else 0.0
+        if view.fault is not None:
+            owner = view.fault.partition(":")[0]
+            self._faults[owner] = self._faults.get(owner, 0) + by
+
+    def sum(self, *, episodes: int, events: int) -> Sum:
+        return Sum(
+            episodes=episodes, closed=self._closed, solved=self._solved, events=events,
+            faults={owner: count for owner, count in self._faults.items() if count},
+            reward=self._reward / self._rewarded if self._rewarded else None)
+
+
 class Tail:
     """One run's journal. `refresh` takes in what was written since; everything else is as of then. Any thread may ask.
 
@@ -80,8 +106,9 @@ class Tail:
         self._offsets = array("Q")
         self._end = 0
         self._open: dict[str, EpisodeView] = {}
+        self._order: list[str] = []
         self._numbers: dict[str, array[int]] = {}
-        self._sum = Sum()
+        self._tally = _Tally()
 
     def __len__(self) -> int:
         """How many events there are."""
@@ -109,7 +136,7 @@ class Tail:
     def episodes(self, *, after: int, limit: int) -> tuple[tuple[EpisodeView, ...], int | None]:
         """`limit` episodes from the `after`-th on, and where the next ones begin."""
         with self._mutex:
-            found = tuple(self._open.values())[after: after + limit]
+            found = tuple(self._open[id] for id in self._order[after: after + limit])
             return found, after + limit if after + limit < len(self._open) else None
 
     def episode(self, id: str) -> EpisodeView | None:
@@ -134,24 +161,7 @@ class Tail:
 
     def sum(self) -> Sum:
         with self._mutex:
-            if self._sum.events == len(self._offsets):
-                return self._sum
-            self._sum = self._summed()
-            return self._sum
-
-    def _summed(self) -> Sum:
-        views = self._open.values()
-        rewards = [view.reward for view in views if view.reward is not None]
-        faults: dict[str, int] = {}
-        for view in views:
-            if view.fault is not None:
-                owner = view.fault.partition(":")[0]
-                faults[owner] = faults.get(owner, 0) + 1
-        return Sum(
-            episodes=len(views), closed=sum(view.stop is not None for view in views), faults=faults,
-            solved=sum(view.solved is True for view in views), events=len(self._offsets),
-            reward=sum(rewards) / len(rewards) if rewards else None,
-        )
+            return self._tally.sum(episodes=len(self._open), events=len(self._offsets))
 
     def _lines(self, numbers: range | list[int]) -> Iterator[bytes]:
         if not numbers:
@@ -173,7 +183,13 @@ class Tail:
             raise self._error(f"byte {self._end}: expected a whole record, found damage")
         seen = _decoded(body, _GlanceLine).event
         self._numbers.setdefault(seen.episode, array("Q")).append(len(self._offsets))
-        self._open[seen.episode] = _advance(self._open.get(seen.episode), seen)
+        before = self._open.get(seen.episode)
+        if before is None:
+            self._order.append(seen.episode)
+        self._open[seen.episode] = now = _advance(before, seen)
+        if before is not None:
+            self._tally.count(before, -1)
+        self._tally.count(now, 1)
         self._offsets.append(self._end)
         self._end += len(line)
 
