@@ -8,6 +8,7 @@ import pytest
 
 from quintain.cli.answers import null_replies, oracle_reply
 from quintain.env import TestWritingEnvironment, Work
+from quintain.env.testgen import suite_in
 from quintain.grade import warm_oracle
 from quintain.sandbox import NativeBackend
 from quintain.tasks import Exam, Item, PythonSuite, open_taskset
@@ -74,8 +75,10 @@ def test_tests_that_fail_guess_leave_or_look_at_the_run_are_worth_nothing() -> N
 def test_what_the_answer_makes_of_the_program_is_not_what_is_tested() -> None:
     other = PROGRAM.decode().replace("49", "99")
     reply = f'```python title="test_solution.py"\n{STRONG}```\n\n```python title="solution.py"\n{other}```'
-    ((_, reward),) = judged(task(), reply)
-    assert reward.solved
+    item = task()
+    built = TestWritingEnvironment(NativeBackend()).build(item.task, Turn(text=reply), previous=None)
+    assert not isinstance(built, Fault) and built.program.files["solution.py"] == other.encode()
+    assert suite_in(item, built.program).files == {"test_solution.py": STRONG.encode()}
 
 
 def test_a_reference_that_fails_on_its_program_is_the_tasks_fault() -> None:
@@ -101,7 +104,7 @@ def test_feedback_tells_how_the_tests_go_on_the_program_and_blames_no_task() -> 
 
 def test_one_of_our_own_is_solved_by_its_author_and_not_by_nothing() -> None:
     item = next(iter(open_taskset("testgen:own")))
-    right, *wrong = judged(item, oracle_reply(item), *null_replies(item), most=8)
+    right, *wrong = judged(item, oracle_reply(item), null_replies(item)[-1], most=8)
     assert right[1].solved and worth(right[1]) == 1.0
     assert not any(reward.solved for _, reward in wrong)
 

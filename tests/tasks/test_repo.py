@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quintain.env import TestWritingEnvironment
+from quintain.env import TestWritingEnvironment, Work
 from quintain.grade import Oracle, warm_oracle
 from quintain.sandbox import NativeBackend
 from quintain.tasks import PythonSuite, open_taskset
@@ -63,5 +63,8 @@ def test_a_repair_turns_the_tests_that_came_with_it_and_tests_that_assert_nothin
             environment = TestWritingEnvironment(backend, most=6)
             idle = await environment.judged(demand, Program(files={**demand.task.files, **demand.exam.null[2]}))
             assert idle[1].run_share == 1.0 and not idle[0].solved and idle[1].kill_share < 0.9
+            nothing = Work(program=Program(files=demand.task.files))
+            _, reward = await environment.grade(demand, nothing, episode="e", seed=0)
+            assert not reward.solved and reward.total == 0.0
 
     asyncio.run(play())

@@ -48,7 +48,8 @@ class TestWritingEnvironment(Around):
     The answer's tests are run in the verifier's sandbox, the program in another, as everywhere; on the program as it is
     (8 times, with other seeds), and on at most `most` mutants of it that the reference notices. Solved is who passes
     on the program, kills at least `enough` of the mutants and runs `enough` of the lines and ways that the reference
-    runs; the score `test_value` (share killed × share run, 0 for tests that fail on the program) pays the others.
+    runs; the score `test_value` (share killed × share run, 0 for tests that fail on the program, beyond
+    that of tests that there are already) pays the others.
     Feedback is how the answer's own tests go on the program, and solved or not: never which mutant is alive.
 
     Covers: tests that always fail, that guess, that know which run it is by its seed or its place in the row, that end
@@ -71,6 +72,7 @@ class TestWritingEnvironment(Around):
         self._most = most
         self._enough = enough
         self._known: dict[str, Reference] = {}
+        self._bases: dict[str, float] = {}
 
     @property
     def kind(self) -> str:
@@ -96,11 +98,25 @@ class TestWritingEnvironment(Around):
         if work.program is None:
             return self._of_nothing(item, work.fault)
         verdict, value = await self.judged(item, work.program)
-        scores = (measured("test_value", value.worth, evidence=str(value)),)
+        base = await self._given_worth(item)
+        worth = max(0.0, (value.worth - base) / (1.0 - base)) if base < 1.0 else 0.0
+        scores = (measured("test_value", worth, evidence=str(value)),)
         reward = reward_of(verdict, scores=scores, scalar=self._scalar)
         if reward is None:
             raise HouseError(FaultKind.VERIFIER_ERROR, f"task {item.task.id}: a verdict of the policy's has no reward")
         return verdict, reward
+
+    async def _given_worth(self, item: Item) -> float:
+        """What the tests are worth that there are already: nobody is paid for those."""
+        if not any(map(is_test, item.task.files)):
+            return 0.0
+        known = self._bases.get(item.task.version)
+        if known is None:
+            known = (await self.judged(item, Program(files=item.task.files)))[1].worth
+            while len(self._bases) >= _REMEMBERED:
+                self._bases.pop(next(iter(self._bases)))
+            self._bases[item.task.version] = known
+        return known
 
     async def verdict(self, item: Item, program: Program) -> Verdict:
         """The verdict of an answer's tests. Raises TaskError, HouseError."""

@@ -23,6 +23,9 @@ from quintain.types import Entry, Limits, Scopes, TaskError
 
 HISTORY = "HISTORY"
 ANSWER = "tests/test_more.py"
+#: What a repository tests already is known on purpose, and part of what is hidden all the same: it must go on passing.
+#: It begins with these words there, so that the gate, which looks for hidden files among the given ones, finds others.
+_KNOWN = b'"""Tests that the repository has, as the judge keeps them."""\n\n'
 LIMITS = Scopes(
     episode=Limits(wall_seconds=900.0, cpu_seconds=600.0, turns=5),
     turn=Limits(wall_seconds=60.0, cpu_seconds=30.0), command=Limits(wall_seconds=10.0, cpu_seconds=3.0),
@@ -106,7 +109,8 @@ def _issue(id: str, package: Package, number: int) -> Item:
         commits = recorded(history(package, number), place)
         base, fixed = base_tree(place, commits[-2]).files, base_tree(place, commits[-1]).files
         log = log_of(place, commits[-2])
-    tests = {path: content for path, content in fixed.items() if path.startswith("tests/")}
+    tests = {path: (_KNOWN if base.get(path) == content else b"") + content for path, content in fixed.items()
+             if path.startswith("tests/")}
     changed = {path: content for path, content in fixed.items() if base.get(path) != content and path not in tests}
     (entry,) = changed
     text = (f"The repository of the Python package `{package.name}` has an open issue:\n\n> {fault.issue}\n\nChange "
@@ -128,7 +132,7 @@ def _coverage(id: str, package: Package, number: int) -> Item:
     kept = package.names[number].name
     given = {f"tests/test_{kept}.py": tests.pop(f"tests/test_{kept}.py")}
     joined = "\n\n".join(content.decode().strip() for _, content in sorted(tests.items())) + "\n"
-    reference = {**given, ANSWER: joined.encode()}
+    reference = {**{path: _KNOWN + content for path, content in given.items()}, ANSWER: joined.encode()}
     modules = (package.name, *(f"{package.name}.{path.removesuffix('.py')}" for path in package.files))
     text = (f"The repository of the Python package `{package.name}` has tests for `{kept}` only. Write `{ANSWER}`, "
             "plain functions `test_*`, so that all tests together run at least 90 % of the lines, and of the ways of "
