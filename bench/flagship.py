@@ -6,7 +6,12 @@
 time as `rl` had; `random`: a coin for each reward. 224 held-out tasks of the trained families, and 72 of eight families
 that were never trained (`new_…`): what generalises and what does not. `before` is after the demonstrations. Intervals
 are 95 %: over all tasks of all seeds, by Wilson's formula (tasks of one seed share a policy: they are a little too
-narrow, and `runs` has each seed's). With --folder finished arms are not run again, and killed ones go on.
+narrow, and `runs` has each seed's).
+
+Going on: with --folder each arm's sum is kept there as ARM-SEED.json, and one that is there is not run again; so arms
+and seeds can be run one by one (`--seeds 1 --arms rl`), and the last call, with all of them, sums up. What was killed
+goes on from its newest checkpoint (one after every 20 updates); its CPU time is then that of the part that was watched,
+scaled to all its updates. `sft` runs `rl` of its seed first where that is missing.
 """
 
 from __future__ import annotations
@@ -37,7 +42,9 @@ def trained(arm: str, seed: int, folder: Path, more: tuple[str, ...]) -> tuple[R
                  str(folder / f"{arm}-{seed}"), *ARMS[arm], *more]
         before = _cpu_of_children()
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
-        found = {"run": json.loads(done.stdout.splitlines()[-1]), "cpu_seconds": _cpu_of_children() - before}
+        run = json.loads(done.stdout.splitlines()[-1])
+        seen = 1 - (run["resumed_at"] or 0) / max(1, run["steps"])
+        found = {"run": run, "cpu_seconds": (_cpu_of_children() - before) / max(seen, 0.05)}
         kept.write_text(json.dumps(found) + "\n")
     held = json.loads(kept.read_text())
     return held["run"], held["cpu_seconds"]

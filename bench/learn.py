@@ -2,18 +2,24 @@
 
     .venv/bin/python bench/learn.py [--quick] [--seeds 0,1,2] [--arms rl,sft,random,lost,naive] [--folder DIR]
 
-Each arm is one `quintain train` in a process of its own with one torch thread, on held-out functions in real sandboxes:
-`rl` demonstrations, then rewards; `sft` demonstrations only, for as much CPU time of the trainer as `rl` with the same
-seed had; `random` the same as `rl` with a coin for each reward; `lost` with 30 % of the rewards lost by the house, and
-`naive` with the same losses paid 0. With --folder arms that are finished there are not run again, and one that was cut
-short begins anew: its times would say nothing.
+Each arm is one `quintain train` in a process of its own with one torch thread, in real sandboxes: `rl` demonstrations,
+then rewards; `sft` demonstrations only, for as much CPU time of the trainer as `rl` with the same seed had; `random`
+the same as `rl` with a coin for each reward; `lost` with 30 % of the rewards lost by the house, and `naive` with the
+same losses paid 0. Only `rl` is timed: the others know from the start what `rl` of their seed executed.
 
-`before` and `after` are the shares of held-out tasks solved at the first attempt, `within3` within three attempts,
-means over seeds (each seed's in `runs`). `executions_per_s` are per second spent in sandboxes. `execution_share` is of
-all CPU time the part that executing took: sandboxes with what ran in them, their engines, and the trainer's process
-while it handed them work and read what came back. `waiting_share` is the share of the time in which the trainer did
-nothing but wait for sandboxes, `executed_share` of all rewards asked for that were executed just then: the others had
-been executed before under the same content hash.
+Going on: with --folder each arm's sum is kept there as ARM-SEED.json, and one that is there is not run again. So arms
+and seeds can be run one by one, in any order, by as many calls as you like; the last call, with all of them, sums up.
+What was cut short begins anew, since its times would say nothing. `sft`, `random`, `lost` and `naive` run `rl` of their
+seed first where that is missing. Every arm that is run says one JSON line on stderr.
+
+`before` and `after` are the shares of held-out tasks (functions that are never trained on) solved at the first attempt,
+`within3` within three attempts, means over seeds; `practised_…` are the same of other faults of the functions that are
+trained on (in the study that the goals come from: M, and the others F). `runs` has each seed's. `sandbox_wait_share` is
+the share of the whole time in which the trainer did nothing but wait for sandboxes, which is how that study counts its
+40 %; `sandbox_cpu_share` is of all CPU time the part that executing took: sandboxes with what ran in them, their
+engines, and the trainer's process while it handed them work and read what came back. `executions_per_s` are per second
+in which anything was executed. `executed_share` is of all rewards asked for that were executed just then: the others
+had been executed before under the same content hash.
 """
 
 from __future__ import annotations
@@ -35,6 +41,9 @@ ARMS: dict[str, tuple[str, ...]] = {
     "lost": ("--inject-house-failures", "0.3"), "naive": ("--inject-house-failures", "0.3", "--naive"),
 }
 QUICK = ("--sft-steps", "20", "--steps", "10", "--demos", "30", "--train-each", "1", "--held-out-tasks", "20")
+MEASURES = ("before", "after", "within3", "practised_before", "practised_after", "practised_within3")
+#: What each arm says of itself.
+SAID = (*MEASURES, "seconds", "cpu_seconds", "executions", "requests", "sandbox_wait_share", "sandbox_cpu_share")
 Run = dict[str, float]
 
 
@@ -43,13 +52,27 @@ def trained(arm: str, seed: int, folder: Path, more: tuple[str, ...]) -> Run:
     kept = folder / f"{arm}-{seed}.json"
     if not kept.exists():
         shutil.rmtree(folder / f"{arm}-{seed}", ignore_errors=True)
-        words = ["train", "--async", "--seed", str(seed), "--json", "--out", str(folder / f"{arm}-{seed}"), *more]
+        more = (*more, *_of_rl(arm, seed, folder, more))
+        words = ["train", "--async", "--seed", str(seed), "--json", "--out", str(folder / f"{arm}-{seed}"), *more,
+                 *ARMS[arm]]
         done = subprocess.run(
             [sys.executable, "-m", "quintain", *words], stdout=subprocess.PIPE, text=True, check=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"})
         kept.write_text(done.stdout.splitlines()[-1] + "\n")
+        told = json.loads(kept.read_text())
+        print(json.dumps({"arm": arm, "seed": seed, **{name: told[name] for name in SAID}}), file=sys.stderr)
     found: Run = json.loads(kept.read_text())
     return found
+
+
+def _of_rl(arm: str, seed: int, folder: Path, more: tuple[str, ...]) -> tuple[str, ...]:
+    """What an arm has of `rl` with the same seed: what that executed, and `sft` its CPU time too."""
+    if arm == "rl":
+        return ()
+    rl = trained("rl", seed, folder, more)
+    known = folder / f"{arm}-{seed}.executed.jsonl"
+    shutil.copy(folder / f"rl-{seed}" / "executed.jsonl", known)
+    return ("--memory", str(known), *(("--cpu-seconds", str(rl["cpu_seconds"])) if arm == "sft" else ()))
 
 
 def mean(runs: list[Run], name: str) -> float | None:
@@ -57,49 +80,42 @@ def mean(runs: list[Run], name: str) -> float | None:
     return round(sum(values) / len(values), 4) if values else None
 
 
-def main() -> None:
+def asked_for() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one seed, a few updates: shows that it runs, no more")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--arms", default=",".join(ARMS))
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--memory", type=Path, help="what was executed, for all arms: times then say little")
+    parser.add_argument("--folder", type=Path, help="where sums are kept, and found by the next call")
+    parser.add_argument("--steps", type=int, help="updates from rewards, where the default is not meant")
     asked = parser.parse_args()
-    arms = asked.arms.split(",")
-    if unknown := set(arms) - set(ARMS):
+    asked.arms = asked.arms.split(",")
+    if unknown := set(asked.arms) - set(ARMS):
         parser.error(f"no arm is called {sorted(unknown)}; known are {', '.join(ARMS)}")
-    seeds = [0] if asked.quick else [int(seed) for seed in asked.seeds.split(",")]
+    asked.seeds = [0] if asked.quick else [int(seed) for seed in asked.seeds.split(",")]
+    return asked
+
+
+def main() -> None:
+    asked = asked_for()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = asked.folder or Path(temporary)
+        folder = (asked.folder or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        runs: dict[str, list[Run]] = {}
-        for seed in seeds:
-            for arm in arms:
-                more = ARMS[arm]
-                if asked.quick:
-                    more = (*QUICK, *more)
-                if asked.memory:
-                    more = (*more, "--memory", str(asked.memory))
-                if arm == "sft":
-                    budget = trained("rl", seed, folder, QUICK if asked.quick else ())["cpu_seconds"]
-                    more = (*more, "--cpu-seconds", str(budget))
-                runs.setdefault(arm, []).append(trained(arm, seed, folder, more))
-                print(f"seed {seed}, {arm}: {runs[arm][-1]['after']:.1%} at the first attempt", file=sys.stderr)
+        more = QUICK if asked.quick else () if asked.steps is None else ("--steps", str(asked.steps))
+        runs = {arm: [trained(arm, seed, folder, more) for seed in asked.seeds] for arm in asked.arms}
     rl = runs.get("rl", [])
-    inside = mean(rl, "execution_seconds")
-    executions = mean(rl, "executions")
-    waiting, seconds = mean(rl, "waiting_seconds"), mean(rl, "seconds")
+    inside, executions = mean(rl, "execution_seconds"), mean(rl, "executions")
     finish(
-        before=mean(rl, "before"), after=mean(rl, "after"), within3=mean(rl, "within3"),
-        within3_before=mean(rl, "within3_before"), sft_only=mean(runs.get("sft", []), "after"),
-        random_reward=mean(runs.get("random", []), "after"), lost=mean(runs.get("lost", []), "after"),
-        naive=mean(runs.get("naive", []), "after"), seconds=seconds, cpu_seconds=mean(rl, "cpu_seconds"),
-        executions=executions, executions_per_s=round(executions / inside, 1) if executions and inside else None,
+        **{name: mean(rl, name) for name in MEASURES}, within3_before=mean(rl, "within3_before"),
+        sft_only=mean(runs.get("sft", []), "after"), random_reward=mean(runs.get("random", []), "after"),
+        lost=mean(runs.get("lost", []), "after"), naive=mean(runs.get("naive", []), "after"),
+        practised={arm: mean(found, "practised_after") for arm, found in runs.items()},
+        seconds=mean(rl, "seconds"), cpu_seconds=mean(rl, "cpu_seconds"), executions=executions,
+        executions_per_s=round(executions / inside, 1) if executions and inside else None,
         executed_share=mean(rl, "executed_share"), execution_cpu_seconds=mean(rl, "execution_cpu_seconds"),
-        execution_share=mean(rl, "execution_share"),
-        waiting_share=round(waiting / seconds, 3) if waiting is not None and seconds else None, seeds=seeds,
-        heldout_tasks=mean(rl, "heldout_tasks"), quick=asked.quick,
-        runs={arm: [[run["before"], run["after"], run["within3"]] for run in found] for arm, found in runs.items()},
+        sandbox_wait_share=mean(rl, "sandbox_wait_share"), sandbox_cpu_share=mean(rl, "sandbox_cpu_share"),
+        seeds=asked.seeds, heldout_tasks=mean(rl, "heldout_tasks"), practised_tasks=mean(rl, "practised_tasks"),
+        quick=asked.quick,
+        runs={arm: [[run[name] for name in MEASURES] for run in found] for arm, found in runs.items()},
     )
 
 

@@ -53,7 +53,7 @@ async def main() -> None:
         await learner.prepare()
         plan = Plan(evaluate_every=10**9, checkpoint_every=20, keep=1, cpu_seconds=asked.cpu_seconds)
         ended = await train(learner, asked.out, plan, watch=told)
-    print(json.dumps({"before": ended.first, "after": ended.last, "steps": ended.step, "played": learner.executions}))
+    print(json.dumps({"before": ended.first, "after": ended.last, "steps": ended.step, "resumed_at": ended.resumed_at}))
 
 
 if __name__ == "__main__":

@@ -32,8 +32,14 @@ def main() -> None:
     found = json.loads(done.stdout.splitlines()[-1])
     print(f"\nrepairs of {found['heldout_tasks']} faults in functions that it never saw: {found['before']:.0%} at the "
           f"first attempt after the demonstrations,\n{found['after']:.0%} after learning from its own attempts, "
-          f"{found['within3']:.0%} within three; {found['executions']} programs executed\nfor {found['requests']} "
-          f"rewards, {found['seconds']:.0f} s in all")
+          f"{found['within3']:.0%} within three")
+    if found["practised_tasks"]:
+        print(f"and of {found['practised_tasks']} other faults in functions that it practised on: "
+              f"{found['practised_before']:.0%}, then {found['practised_after']:.0%}, and "
+              f"{found['practised_within3']:.0%} within three")
+    print(f"{found['executions']} programs executed for {found['requests']} rewards (the others had been executed "
+          f"before); {found['seconds']:.0f} s in all,\n{found['sandbox_wait_share']:.0%} of it waiting for sandboxes, "
+          f"which took {found['sandbox_cpu_share']:.0%} of the CPU time")
     print(f"  the learning curve:               {folder / 'curve.html'}")
     print("  the same with a senseless reward: .venv/bin/quintain train --async --control random")
 

@@ -52,18 +52,18 @@ def parameters(folder: Path) -> dict[str, Any]:
     return net
 
 
-@pytest.mark.slow
-@needs_native
-def test_a_training_tells_what_it_came_to_and_leaves_a_log_a_curve_and_checkpoints(tmp_path: Path) -> None:
-    told = trained(*SMALL, "--out", "run", "--inject-house-failures", "0.2", cwd=tmp_path)
-    assert told["steps"] == 8 and told["ended"] == "finished" and told["heldout_tasks"] == 4
+def told_whole(told: dict[str, Any], folder: Path) -> None:
+    """That a training with losses says what it came to, and leaves a log, a curve and checkpoints."""
+    assert told["steps"] == 8 and told["ended"] == "finished"
+    assert told["heldout_tasks"] == told["practised_tasks"] == 4
+    assert 0.0 <= told["practised_after"] <= told["practised_within3"] <= 1.0
     assert 0 < told["executions"] <= told["requests"]
     assert told["execution_cpu_seconds"] > 0
-    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert 0.0 < told["sandbox_wait_share"] < 1.0 and 0.0 < told["sandbox_cpu_share"] < 1.0
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [row["_step"] for row in rows] == list(range(1, 9))
     assert any(row.get("train/unmeasured", 0) > 0 for row in rows)
-    assert "<svg" in (tmp_path / "run" / "curve.html").read_text()
-    assert refused(*SMALL, "--out", "run", cwd=tmp_path).startswith("Error: --out run is there already")
+    assert "<svg" in (folder / "curve.html").read_text()
 
 
 @pytest.mark.slow
@@ -72,8 +72,11 @@ def test_a_training_tells_what_it_came_to_and_leaves_a_log_a_curve_and_checkpoin
     pytest.param((), id="sync"), pytest.param(("--async",), id="async", marks=pytest.mark.whole),
 ])
 def test_a_training_that_was_killed_goes_on_to_bit_equal_parameters(tmp_path: Path, ahead: tuple[str, ...]) -> None:
-    whole = trained(*SMALL, *ahead, "--out", "whole", cwd=tmp_path)
-    child = subprocess.Popen(words(*SMALL, *ahead, "--out", "killed"), cwd=tmp_path, stderr=subprocess.DEVNULL)
+    losing = (*SMALL, *ahead, "--inject-house-failures", "0.2")
+    whole = trained(*losing, "--out", "whole", cwd=tmp_path)
+    told_whole(whole, tmp_path / "whole")
+    assert refused(*losing, "--out", "whole", cwd=tmp_path).startswith("Error: --out whole is there already")
+    child = subprocess.Popen(words(*losing, "--out", "killed"), cwd=tmp_path, stderr=subprocess.DEVNULL)
     checkpoints = tmp_path / "killed" / "checkpoints"
     while child.poll() is None and not list(checkpoints.glob("step-0000000[5-8].pt")):
         time.sleep(0.01)

@@ -10,7 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quintain.train import Step, discounted, dr_grpo, gdpo, gigpo, grpo, reinforce_plus_plus, rloo, spread, useful
+from quintain.train import (
+    Step,
+    discounted,
+    dr_grpo,
+    gdpo,
+    gigpo,
+    grpo,
+    maxrl,
+    reinforce_plus_plus,
+    rloo,
+    spread,
+    useful,
+)
 
 CASES = Path(__file__).parents[2].parent / "shared" / "cases"
 rewards = st.lists(st.none() | st.floats(-1, 1), min_size=1, max_size=12)
@@ -33,6 +45,22 @@ def test_a_house_failure_has_no_advantage_and_moves_no_siblings(advantage, rewar
 def test_the_advantages_of_a_group_sum_to_nothing(rewards) -> None:
     for advantage in (grpo, dr_grpo, rloo):
         assert sum(known(advantage(rewards))) == pytest.approx(0.0, abs=1e-6)
+
+
+@given(st.lists(st.none() | st.sampled_from([0.0, 1.0]), max_size=12))
+def test_the_rarer_a_success_the_more_it_weighs_in_maxrl(rewards) -> None:
+    found = maxrl(rewards)
+    assert [a is None for a in found] == [r is None for r in rewards]
+    assert known(found) == maxrl(known(rewards))
+    solved, of = sum(known(rewards)), len(known(rewards))
+    wanted = {1.0: of / solved - 1, 0.0: -1.0} if 0 < solved < of else {1.0: 0.0, 0.0: 0.0}
+    assert found == [None if r is None else pytest.approx(wanted[r]) for r in rewards]
+
+
+def test_maxrl_refuses_a_reward_below_nothing() -> None:
+    assert maxrl([5e-324, 0.0]) == [0.0, 0.0]
+    with pytest.raises(ValueError, match="expected rewards of at least 0"):
+        maxrl([1.0, -0.5])
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=12))

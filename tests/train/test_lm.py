@@ -14,7 +14,7 @@ pytest.importorskip("transformers", reason="a language model needs transformers:
 from quintain.rollout import Collector  # noqa: E402
 from quintain.testing import FakeEnvironment, fake_item  # noqa: E402
 from quintain.train import Control, LmSettings, Plan, Row, Shown, lm_learner, open_model, train  # noqa: E402
-from quintain.train.lm_learner import LmLearner  # noqa: E402
+from quintain.train.lm_learning import LmLearner  # noqa: E402
 from quintain.train.packing import Packed, logits_of  # noqa: E402
 from quintain.types import Limits, Scopes  # noqa: E402
 from tests.train import tiny  # noqa: E402

@@ -37,22 +37,28 @@ CONTROLS = ("none", "random", "constant", "shuffled")
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True):
     """What a training came to, as scripts read it. `before` and `after` are the held-out shares solved at the first
-    attempt, before the rewards and at the end, `within3` within three attempts. `executions` ran in sandboxes, of
-    `requests` rewards asked for, in `execution_seconds` of `seconds`, in `visits` of several and `alone`; for
-    `waiting_seconds` nothing else was done (with --async they run beside the updates). `cpu_seconds` is the CPU time of
-    this process. `execution_cpu_seconds` is that of all that executing took: the sandboxes with what ran in them, their
-    engines, and this process's part in it; `execution_share` its share of all CPU time."""
+    attempt, before the rewards and at the end, `within3` within three attempts; `practised_…` are the same of faults
+    that were not trained on in functions that were (training.md calls them M, and the others F). `executions` ran in
+    sandboxes, of `requests` rewards asked for, in `execution_seconds` of `seconds`, in `visits` of several and `alone`;
+    for `waiting_seconds` nothing else was done (with --async they run beside the updates). `sandbox_wait_share` is that
+    of all seconds. `cpu_seconds` is the CPU time of this process. `execution_cpu_seconds` is that of all that executing
+    took: the sandboxes with what ran in them, their engines, and this process's part in it; `sandbox_cpu_share` its
+    share of all CPU time."""
 
     before: float | None
     after: float | None
     within3: float | None
     within3_before: float | None
+    practised_before: float | None
+    practised_after: float | None
+    practised_within3: float | None
     best: float | None
     steps: int
     ended: str
     parameters: int
     train_tasks: int
     heldout_tasks: int
+    practised_tasks: int
     requests: int
     executions: int
     executed_share: float | None
@@ -62,8 +68,9 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float
     execution_seconds: float
     waiting_seconds: float
+    sandbox_wait_share: float
     execution_cpu_seconds: float
-    execution_share: float
+    sandbox_cpu_share: float
     seed: int
     control: str
     alarms: tuple[str, ...]
@@ -84,7 +91,8 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--steps", type=click.IntRange(min=0), help="Updates from rewards.")
 @click.option("--demos", type=click.IntRange(min=1), help="How many repairs are demonstrated.")
 @click.option("--train-each", type=click.IntRange(min=1), help="Tasks of each function.")
-@click.option("--held-out-tasks", type=click.IntRange(min=1), help="How many of the held-out tasks.")
+@click.option("--held-out-tasks", type=click.IntRange(min=1), help="How many of the held-out tasks, and at most as "
+              "many other faults of what is practised.")
 @click.option("--async", "ahead", is_flag=True, help="Execute the next batch while this one is learnt from "
               "(it was drawn one update ago).")
 @click.option("--control", type=click.Choice(CONTROLS), default="none", show_default=True,
@@ -92,7 +100,7 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--inject-house-failures", "lost", type=click.FloatRange(min=0, max=1, max_open=True), default=0.0,
               metavar="SHARE", help="Lose this share of the rewards, as if sandboxes had died.")
 @click.option("--naive", is_flag=True, help="Pay 0 for a lost reward, as is often done, instead of leaving it out.")
-@click.option("--evaluate-every", type=click.IntRange(min=1), default=150, show_default=True, metavar="STEPS")
+@click.option("--evaluate-every", type=click.IntRange(min=1), default=200, show_default=True, metavar="STEPS")
 @click.option("--patience", type=click.IntRange(min=1), metavar="N",
               help="End early after N evaluations without a new best.")
 @click.option("--cpu-seconds", type=click.FloatRange(min=1), help="End when this process has used so much.")
@@ -229,6 +237,8 @@ def _asked(given: dict[str, Any]) -> tuple[Asked, Plan]:
         staleness=int(given["ahead"]), **{name: value for name, value in dials.items() if value is not None},
     )
     sizes = {name: given[name] for name in ("train_each", "held_out_tasks") if given[name] is not None}
+    if "held_out_tasks" in sizes:
+        sizes["practised_tasks"] = sizes["held_out_tasks"]
     asked = Asked(
         tasks=given["tasks"], held_out=given["held_out"], settings=msgspec.json.encode(settings).decode(),
         sandboxes=given["sandboxes"], backend=given["backend"], confirm=given["confirm"],
@@ -271,10 +281,13 @@ def _run(asked: Asked, plan: Plan, folder: Path, watching: Watching) -> Trained:
         sys.exit(INTERRUPTED)
     except ValueError as error:
         raise Failed(str(error)) from None
+    seconds = time.monotonic() - began
     return Trained(
         before=ended.first.get("pass_at_1"), after=ended.last.get("pass_at_1"), within3=ended.last.get("within_3"),
-        within3_before=ended.first.get("within_3"), best=ended.best if ended.best >= 0 else None, steps=ended.step,
-        ended=ended.why, seconds=round(time.monotonic() - began, 2),
+        within3_before=ended.first.get("within_3"), practised_before=ended.first.get("practised_pass_at_1"),
+        practised_after=ended.last.get("practised_pass_at_1"), practised_within3=ended.last.get("practised_within_3"),
+        best=ended.best if ended.best >= 0 else None, steps=ended.step, ended=ended.why, seconds=round(seconds, 2),
+        sandbox_wait_share=round(facts["waiting_seconds"] / seconds, 3),
         alarms=tuple(f"{alarm.illness}: {alarm.says}" for alarm in ended.alarms), resumed_at=ended.resumed_at,
         run=str(folder), **facts,
     )
@@ -308,7 +321,8 @@ async def _train(
         memory, settings = learner.memory, learner.settings
         facts: dict[str, Any] = {
             "parameters": learner.parameters, "train_tasks": len(learner.problems),
-            "heldout_tasks": len(learner.held_out), "requests": memory.requested, "executions": memory.executed,
+            "heldout_tasks": len(learner.held_out), "practised_tasks": len(learner.practised),
+            "requests": memory.requested, "executions": memory.executed,
             "executed_share": memory.executed_share, "execution_seconds": round(memory.seconds, 2),
             "waiting_seconds": round(memory.seconds - learner.overlapped_seconds, 2),
             "visits": judge.visits, "alone": judge.alone, "seed": settings.seed, "control": settings.control.value,
@@ -317,7 +331,7 @@ async def _train(
     own, others = time.process_time() - used, _of_children() - of_others  # the engines have ended
     executing = others + memory.cpu_seconds
     facts |= {"cpu_seconds": round(own, 2), "execution_cpu_seconds": round(executing, 2),
-              "execution_share": round(executing / (own + others), 3)}
+              "sandbox_cpu_share": round(executing / (own + others), 3)}
     lines, title = lines_of(log.rows()), f"quintain train {asked.tasks}"
     write_page(folder / "curve.html", lines, title=title, facts={name: str(value) for name, value in facts.items()})
     if importlib.util.find_spec("matplotlib") is not None:
@@ -341,20 +355,21 @@ def _report(trained: Trained) -> None:
 
 
 def _facts(trained: Trained) -> list[tuple[str, str]]:
-    share = 100 * trained.waiting_seconds / trained.seconds if trained.seconds else 0.0
     def told(value: float | None) -> str:
         return "not measured" if value is None else f"{value:.1%}"
 
     return [
         ("held out, first attempt", f"{told(trained.before)} before rewards, {told(trained.after)} after"),
         ("held out, within three", f"{told(trained.within3_before)} before rewards, {told(trained.within3)} after"),
+        ("other faults of what it practised", f"{told(trained.practised_before)} before rewards, "
+         f"{told(trained.practised_after)} after; {told(trained.practised_within3)} within three"),
         ("policy", f"{trained.parameters} parameters, seed {trained.seed}"),
         ("updates", f"{trained.steps} ({trained.ended})"),
         ("rewards", f"{trained.requests} asked for, {trained.executions} executed"
                     + (f" ({trained.executed_share:.1%}); the others were executed before"
                        if trained.executed_share is not None else "")),
-        ("time", f"{clock(trained.seconds)}, {share:.0f} % of it waiting for sandboxes; executing took "
-                 f"{trained.execution_share:.0%} of all CPU time"),
+        ("time", f"{clock(trained.seconds)}, {trained.sandbox_wait_share:.0%} of it waiting for sandboxes; executing "
+                 f"took {trained.sandbox_cpu_share:.0%} of all CPU time"),
         *([("alarms", "; ".join(trained.alarms))] if trained.alarms else []),
         *([("not judged", trained.trouble)] if trained.trouble else []),
         ("curve", f"{trained.run}/curve.html"),

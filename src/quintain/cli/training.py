@@ -33,7 +33,8 @@ IN_VAIN = 3
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What a training is made of; kept in its folder, so that it can go on. `train_each` tasks of each function are
-    trained on, `held_out_tasks` are evaluated (None: all). `memory` is the file of what was executed, where that is not
+    trained on, `held_out_tasks` are evaluated (None: all), and `practised_tasks` faults that are not trained on of
+    functions that are, where there are so many. `memory` is the file of what was executed, where that is not
     the folder's own."""
 
     tasks: str
@@ -41,6 +42,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     settings: str
     train_each: int | None = 6
     held_out_tasks: int | None = 160
+    practised_tasks: int = 160
     sandboxes: int = 4
     backend: str = "native"
     confirm: bool = False
@@ -148,6 +150,7 @@ async def opened(
 
     settings = msgspec.json.decode(asked.settings, type=RepairSettings)
     train, demonstrated, held_out = chosen(asked, settings)
+    practised = practised_of(asked, train)
     refuse_training(folder.parent, [item.task for item in train])
     note_training(folder, [item.task for item in train])
     backend = meter(open_backend(asked.backend))
@@ -155,11 +158,12 @@ async def opened(
         # An edit of one token leaves no room for the hacks that detectors look for: none are asked.
         oracle = Oracle(backend, confirm=asked.confirm)
         environment = CodeEnvironment(backend, oracle=oracle, scalar=solved_only, detectors=())
-        judge = SandboxJudge(environment, [*train, *held_out], sandboxes=asked.sandboxes, oracle=oracle)
+        judge = SandboxJudge(environment, [*train, *held_out, *practised], sandboxes=asked.sandboxes, oracle=oracle)
         memory = Memory(judge, file=Path(asked.memory) if asked.memory else folder / "executed.jsonl")
         learner = repair_learner(
             [item.task for item in train], [item.task for item in held_out], demos_of(demonstrated, settings.demos),
-            memory, settings, exams={item.task.id: exam_of(item) for item in (*train, *held_out)},
+            memory, settings, exams={item.task.id: exam_of(item) for item in (*train, *held_out, *practised)},
+            practised=[item.task for item in practised],
         )
         await learner.prepare()
         yield learner, judge
@@ -199,6 +203,15 @@ def chosen(asked: Asked, settings: RepairSettings) -> tuple[list[Item], list[Ite
     train = first + [item for item in demonstrated if item.task.id not in known]
     count = min(len(held_out), asked.held_out_tasks or len(held_out))
     return train, demonstrated, random.Random(0).sample(held_out, count)
+
+
+def practised_of(asked: Asked, train: Sequence[Item]) -> list[Item]:
+    """Faults that are neither trained on nor demonstrated, of functions that are trained on: always the same for the
+    same tasks to train on."""
+    known, functions = {item.task.id for item in train}, {item.task.entry.name for item in train}
+    left = [item for item in open_tasks(asked.tasks, Choice())
+            if item.task.id not in known and item.task.entry.name in functions]
+    return random.Random(0).sample(left, min(len(left), asked.practised_tasks))
 
 
 def refuse_held_out(asked: Asked, runs: Path) -> None:

@@ -30,6 +30,17 @@ def dr_grpo(rewards_G: Sequence[float | None]) -> list[float | None]:
     return [None if r is None else r - mean if deviation else 0.0 for r in rewards_G]
 
 
+def maxrl(rewards_G: Sequence[float | None]) -> list[float | None]:
+    """(R − mean) / mean within one group: MaxRL (Tajwar et al. 2026, arXiv 2602.02710): the larger the group, the more
+    its gradient is that of log p(solved), and the rarer a success, the more it weighs. Raises ValueError for a reward
+    below 0. SkyRL: `maxrl`."""
+    known = _known(rewards_G)
+    if any(reward < 0.0 for reward in known):
+        raise ValueError(f"expected rewards of at least 0 or None, found {list(rewards_G)}")
+    mean, deviation = spread(known)
+    return [None if r is None else (r - mean) / mean if deviation and mean else 0.0 for r in rewards_G]
+
+
 def rloo(rewards_G: Sequence[float | None]) -> list[float | None]:
     """R − mean of the *other* siblings: RLOO (Ahmadian et al. 2024, arXiv 2402.14740): unbiased at any group size.
     The same as G/(G−1) times Dr. GRPO's. verl: `adv_estimator=rloo`; TRL: RLOOTrainer."""

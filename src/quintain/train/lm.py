@@ -81,10 +81,10 @@ def lm_learner(
     model: Any, tokenizer: Any, player: Player, items: Sequence[Item], held_out: Mapping[str, Sequence[Item]],
     shown: Sequence[Shown], settings: LmSettings | None = None,
 ) -> LmLearning:
-    """The learner of `quintain.train.lm_learner`: learns from `shown`, then from the rewards of episodes of `items`
+    """The learner of `quintain.train.lm_learning`: learns from `shown`, then from the rewards of episodes of `items`
     that `player` plays. `held_out` has sets of tasks by name; those under "" are the ones that count. Needs torch and
     transformers."""
-    from quintain.train.lm_learner import LmLearner
+    from quintain.train.lm_learning import LmLearner
 
     return LmLearner(model, tokenizer, player, items, held_out, shown, settings)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -32,16 +32,16 @@ class RepairSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     seed: int = 0
     demos: int = 200
     sft_steps: int = 60
-    rl_steps: int = 600
+    rl_steps: int = 1000
     batch: int = 16
     group: int = 32
     fresh: int = 1
-    often: int = 4
+    often: int = 8
     again: float = 0.2
     passes: int = 1
     sft_rate: float = 2e-3
-    rate: float = 1e-3
-    entropy: float = 0.01
+    rate: float = 5e-4
+    entropy: float = 0.003
     hidden: float = 0.0
     drop: float = 0.0
     average: float = 0.95
@@ -89,7 +89,6 @@ class Problem:
         self._exam = exam or task.version
         self.case = case_of(task)
         self.after: dict[int, tuple[Test, ...]] = {}
-        self.solved: set[int] = set()
         self._attempts: dict[int, Attempted] = {}
         self._features: dict[tuple[int, ...], Features] = {}
 
@@ -122,20 +121,26 @@ class Problem:
     def saw(self, pick: int, judged: Judged) -> None:
         if judged.verdict is not None and pick not in self.after:
             self.after[pick] = tests_after(self.case.tests, judged.verdict)
-            if judged.solved:
-                self.solved.add(pick)
 
-    def lead(self, tried: Sequence[int], chances: Sequence[float]) -> int | None:
-        """The edit that a group should have beside what was drawn: one that solved the task when it was executed; where
-        none is known, the likeliest that was not executed yet; None where all were."""
-        if self.solved:
-            return max(self.solved, key=lambda pick: chances[pick])
-        unknown = [pick for pick in range(len(chances)) if pick not in self.after and pick not in tried]
-        return max(unknown, key=lambda pick: chances[pick], default=None)
+    def outcomes(self, told: Callable[[str], bool | None]) -> dict[int, bool]:
+        """Whether each edit solves the task, of those whose program was executed, for this task or for a sibling with
+        the same exam: `told` knows programs by their digests."""
+        found = ((pick, told(self.attempted(pick).digest)) for pick in range(len(self.case.code.edits)))
+        return {pick: solved for pick, solved in found if solved is not None}
 
     def pick_of(self, edit: Edit) -> int:
         """Raises ValueError for an edit that is not open to this task."""
         return self.case.code.edits.index(edit)
+
+
+def lead_of(outcomes: Mapping[int, bool], tried: Sequence[int], chances: Sequence[float]) -> int | None:
+    """The edit that a group should have beside what was drawn: one whose program solved the task when it was executed;
+    where none is known, the likeliest that was not executed yet; None where all were."""
+    solved = [pick for pick, solves in outcomes.items() if solves]
+    if solved:
+        return max(solved, key=lambda pick: chances[pick])
+    unknown = [pick for pick in range(len(chances)) if pick not in outcomes and pick not in tried]
+    return max(unknown, key=lambda pick: chances[pick], default=None)
 
 
 def demo_of(task: Task, right: bytes) -> Demo | None:
@@ -155,6 +160,7 @@ class RepairLearning(Learner, Protocol):
     memory: Memory
     problems: dict[str, Problem]
     held_out: list[Problem]
+    practised: list[Problem]
     overlapped_seconds: float
 
     @property
@@ -166,10 +172,12 @@ class RepairLearning(Learner, Protocol):
 def repair_learner(
     tasks: Sequence[Task], held_out: Sequence[Task], demos: Sequence[Demo], memory: Memory,
     settings: RepairSettings | None = None, *, exams: Mapping[str, str] | None = None,
+    practised: Sequence[Task] = (),
 ) -> RepairLearning:
-    """The learner of `quintain.train.repair_learner`; needs torch, on CPU. `exams` has for a task id a digest of all by
-    which answers are judged (default: the task's version), so that equal programs of sibling tasks are executed once.
-    Raises ModuleNotFoundError without torch, and ValueError for a task that is no repair."""
-    from quintain.train.repair_learner import RepairLearner
+    """The learner of `quintain.train.repair_learning`; needs torch, on CPU. `exams` has for a task id a digest of all
+    by which answers are judged (default: the task's version), so that equal programs of sibling tasks are executed
+    once. `practised` are evaluated only, like `held_out`: other faults of the programs that `tasks` are about. Raises
+    ModuleNotFoundError without torch, and ValueError for a task that is no repair."""
+    from quintain.train.repair_learning import RepairLearner
 
-    return RepairLearner(tasks, held_out, demos, memory, settings, exams=exams)
+    return RepairLearner(tasks, held_out, demos, memory, settings, exams=exams, practised=practised)

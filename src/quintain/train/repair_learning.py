@@ -1,14 +1,16 @@
 """The learner behind `quintain train`: it repairs programs, first as it was shown, then by trial, error and feedback.
 
 A state is a task with the attempts made at it so far. From each state of a batch the policy draws G edits; each becomes
-a program that is executed, and the group's rewards, compared with each other, move the policy (GRPO with PPO's clip).
-Most draws of a group are alike, so that few programs make many comparisons, and one draw of a group is led: to an edit
-that solved the task before, or else to the likeliest that nobody has tried, so that what is hard is found out and not
-forgotten. `fresh` bounds how many new ones a group may ask for: the draws beyond it are not measured, and like a reward
-that the house lost they are in no baseline. An edit that failed leads to a further state, whose features tell what it
-did to the tests: so the policy learns to try again.
+a program that is executed, and the group's rewards, compared with each other, move the policy (MaxRL, by CISPO's loss).
+Most draws of a group are alike, so that few programs make many comparisons. One draw of a group is led: to an edit
+whose program solved the task before (the faults of a function share their exam, and from each an edit leads to the
+function), or else to the likeliest that nobody has tried, so that what is hard is found out and not forgotten. `fresh`
+bounds how many new ones a group may ask for: the draws beyond it are not measured, and like a reward that the house
+lost they are in no baseline. An edit that failed leads to a further state, whose features tell what it did to the
+tests: so the policy learns to try again.
 
-What a step does depends on the seed, the step's number, the parameters and the states that wait, and on nothing else.
+What a step does depends on the seed, the step's number, the parameters, the states that wait and what earlier steps
+executed, and on nothing else: what is executed for an evaluation, or lies in the memory's file, it does not know.
 """
 
 from __future__ import annotations
@@ -26,14 +28,14 @@ import msgspec
 import torch
 from torch import Tensor
 
-from quintain.train.advantage import grpo
+from quintain.train.advantage import maxrl
 from quintain.train.control import Control, controlled
 from quintain.train.judging import Judged, Lost, Memory
 from quintain.train.loop import TwoStages
-from quintain.train.loss import aggregate, ppo_clip
+from quintain.train.loss import Aggregation, aggregate, cispo
 from quintain.train.repair_features import Features
 from quintain.train.repair_policy import Batch, RepairNet, likeliest
-from quintain.train.repair_problem import MOST_ATTEMPTS, Demo, Drawn, Problem, RepairSettings
+from quintain.train.repair_problem import MOST_ATTEMPTS, Demo, Drawn, Problem, RepairSettings, lead_of
 from quintain.types import Task
 
 #: So many epochs a task rests when every draw solved it.
@@ -47,12 +49,15 @@ class RepairLearner(TwoStages):
     def __init__(
         self, tasks: Sequence[Task], held_out: Sequence[Task], demos: Sequence[Demo], memory: Memory,
         settings: RepairSettings | None = None, *, exams: Mapping[str, str] | None = None,
+        practised: Sequence[Task] = (),
     ) -> None:
         self.settings: RepairSettings = settings or RepairSettings()
         self.memory = memory
         known = exams or {}
         self.problems = {task.id: Problem(task, known.get(task.id)) for task in tasks}
         self.held_out = [Problem(task, known.get(task.id)) for task in held_out]
+        self.practised = [Problem(task, known.get(task.id)) for task in practised]
+        self._outcomes: dict[str, bool] = {}  # what steps executed, by digest, and whether it solved its task
         self._demos = list(demos)
         self._examples: list[tuple[str, tuple[int, ...], int]] = []
         torch.set_num_threads(1)  # more make so small a network no faster, and its sums depend on how many there are
@@ -60,7 +65,7 @@ class RepairLearner(TwoStages):
         self.net = RepairNet(width=self.settings.width, layers=self.settings.layers, drop=self.settings.drop)
         self.net.eval()  # but while it learns
         self.mean = copy.deepcopy(self.net)  # of its parameters so far; what is evaluated
-        self._optimiser = torch.optim.AdamW(self.net.parameters(), lr=self.settings.sft_rate, weight_decay=0.01)
+        self._optimiser = self._fresh_optimiser(self.settings.sft_rate)
         self._lost = Lost(self.settings.house_failures, seed=self.settings.seed)
         self._waiting: list[tuple[str, list[int]]] = []  # states after a failed attempt, oldest first
         self._ahead: Drawn | None = None  # drawn before the last update, where staleness allows it
@@ -142,7 +147,7 @@ class RepairLearner(TwoStages):
             told = self._imitate()
             self.step += 1
             if self.stage == "rl":  # what it learnt stays, what the optimiser remembers of the way does not
-                self._optimiser = torch.optim.AdamW(self.net.parameters(), lr=self.settings.rate, weight_decay=0.01)
+                self._optimiser = self._fresh_optimiser(self.settings.rate)
             return told
         return await (self._reinforce() if self.settings.staleness == 0 else self._reinforce_ahead())
 
@@ -184,12 +189,13 @@ class RepairLearner(TwoStages):
         for (task, tried), row in zip(states, logp.tolist(), strict=True):
             chances = [math.exp(value) for value in row]
             drawn = dice.choices(range(len(row)), chances, k=self.settings.group)
-            lead = self.problems[task].lead(tried, row[: len(self.problems[task].case.code.edits)])
+            outcomes = self.problems[task].outcomes(self._outcomes.get)
+            lead = lead_of(outcomes, tried, row[: len(self.problems[task].case.code.edits)])
             if lead is not None and lead not in drawn:
                 drawn[0] = lead
             picks.append(drawn)
             logprobs.append([row[pick] for pick in drawn])
-            asked = self._to_measure(task, drawn)
+            asked = self._to_measure(outcomes, drawn)
             measured.append([not next(lost) and pick in asked for pick in drawn])
         return Drawn(step=step, tasks=[task for task, _ in states], tried=[list(tried) for _, tried in states],
                      picks=picks, logprobs=logprobs, measured=measured)
@@ -222,16 +228,14 @@ class RepairLearner(TwoStages):
         found = iter(await self._judge(asked))
         return [[next(found) if yes else None for yes in row] for row in drawn.measured]
 
-    def _to_measure(self, task: str, picks: Sequence[int]) -> set[int]:
+    def _to_measure(self, outcomes: Mapping[int, bool], picks: Sequence[int]) -> set[int]:
         """Which edits of a group are asked for: those that were executed before, and as many new ones as `fresh` and
         `often` allow, first those that were drawn most."""
-        problem = self.problems[task]
         count = Counter(picks)
-        known = {pick for pick in count if self.memory.knows(problem.attempted(pick))}
-        solved = known & problem.solved
-        least = self.settings.often if solved and known - solved else 1
+        known = {pick: outcomes[pick] for pick in count if pick in outcomes}
+        least = self.settings.often if len(set(known.values())) == 2 else 1
         new = [pick for pick, times in count.most_common() if pick not in known and times >= least]
-        return known | set(new[: self.settings.fresh])
+        return known.keys() | set(new[: self.settings.fresh])
 
     def _rewards(self, drawn: Drawn, judged: Sequence[Sequence[Judged | None]]) -> list[list[float | None]]:
         """The rewards that are trained on, [B, G]."""
@@ -247,7 +251,7 @@ class RepairLearner(TwoStages):
 
     def _learn(self, drawn: Drawn, rewards: Sequence[Sequence[float | None]]) -> dict[str, float]:
         """Move the parameters by a batch whose rewards are known."""
-        advantages = [grpo(row) for row in rewards]
+        advantages = [maxrl(row) for row in rewards]
         mask = torch.tensor([[float(a is not None) for a in row] for row in advantages])
         advantage = torch.tensor([[a or 0.0 for a in row] for row in advantages])
         useful = [any(row) for row in advantages]
@@ -262,7 +266,9 @@ class RepairLearner(TwoStages):
                                for task, tried in zip(drawn.tasks, drawn.tried, strict=True)])
             entropy = _entropy(logp)
             new = logp.gather(1, picks)
-            loss = aggregate(ppo_clip(new, old, advantage, mask), mask) - self.settings.entropy * entropy
+            # each state the same, however many of its draws were measured
+            loss = aggregate(cispo(new, old, advantage, mask), mask, Aggregation.SEQ_MEAN)
+            loss = loss - self.settings.entropy * entropy
             self._descend(loss, self._rate())
         apart = (old - new.detach()) * mask  # of the draws, in nats: before the last pass
         return {**told, "entropy": entropy.item(), "loss": loss.item(),
@@ -291,6 +297,9 @@ class RepairLearner(TwoStages):
                       if one is not None and one.verdict is not None and not one.solved]
             if failed:
                 self._waiting.append((task, [*tried, -max(failed)[1]]))
+
+    def _fresh_optimiser(self, rate: float) -> torch.optim.AdamW:
+        return torch.optim.AdamW(self.net.parameters(), lr=rate, weight_decay=0.01, fused=True)  # a quarter of the time
 
     def _rate(self) -> float:
         done = self.step - self.settings.sft_steps
@@ -327,15 +336,22 @@ class RepairLearner(TwoStages):
         judged = await self.memory.judge([problems[task].attempted(pick) for task, pick in asked])
         for (task, pick), one in zip(asked, judged, strict=True):
             problems[task].saw(pick, one)
+            if one.verdict is not None:
+                self._outcomes[problems[task].attempted(pick).digest] = one.solved
         return judged
 
     # --- how good it is -------------------------------------------------------------------------------------------
 
     async def evaluate(self, count: int | None = None) -> dict[str, float]:
         """Of the held-out tasks (the first `count`) the shares that are solved at the first attempt and within three,
-        each attempt the likeliest edit after what the earlier ones came to. A task that the house could not judge is
-        in neither."""
-        problems = self.held_out[:count]
+        each attempt the likeliest edit after what the earlier ones came to; where all are asked for, of the practised
+        ones too. A task that the house could not judge is in no share."""
+        told = await self._solved(self.held_out[:count])
+        if count is None and self.practised:
+            told |= {f"practised_{name}": share for name, share in (await self._solved(self.practised)).items()}
+        return told
+
+    async def _solved(self, problems: Sequence[Problem]) -> dict[str, float]:
         tried: list[list[int]] = [[] for _ in problems]
         solved_at: list[int | None] = [None] * len(problems)
         unknown: set[int] = set()
