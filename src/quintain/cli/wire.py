@@ -110,6 +110,7 @@ async def open_house(
         DocsEnvironment,
         MathEnvironment,
         PerfEnvironment,
+        ServiceEnvironment,
         ShellEnvironment,
         TestWritingEnvironment,
     )
@@ -127,6 +128,7 @@ async def open_house(
             DocsEnvironment(seen, oracle=oracle),
             MathEnvironment(seen),
             PerfEnvironment(seen, oracle=oracle),
+            ServiceEnvironment(seen, oracle=oracle),
             TestWritingEnvironment(seen, oracle=oracle),
             ShellEnvironment(cast("Snapshots", seen_images), cache=cache_folder(), bases=bases,
                              keep=None if keep_in is None else _keeper(keep_in)),

@@ -9,6 +9,7 @@ from quintain.env.judges import judges_of
 from quintain.env.judging import Judge
 from quintain.env.math import MathEnvironment
 from quintain.env.perf import PerfEnvironment
+from quintain.env.services import ServiceEnvironment
 from quintain.env.shell import ShellEnvironment
 from quintain.env.terminal import TerminalWorld
 from quintain.env.terse import TerseEnvironment
@@ -16,6 +17,6 @@ from quintain.env.testgen import TestWritingEnvironment
 
 __all__ = [
     "Answer", "Around", "ByKind", "CodeEnvironment", "DocsEnvironment", "Enterable", "Environment", "Feedback",
-    "Inside", "Judge", "MathEnvironment", "PerfEnvironment", "ShellEnvironment", "Shown", "TerminalWorld", "TerseEnvironment",
-    "TestWritingEnvironment", "Work", "judges_of",
+    "Inside", "Judge", "MathEnvironment", "PerfEnvironment", "ServiceEnvironment", "ShellEnvironment", "Shown",
+    "TerminalWorld", "TerseEnvironment", "TestWritingEnvironment", "Work", "judges_of",
 ]

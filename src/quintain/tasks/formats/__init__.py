@@ -27,6 +27,7 @@ _OWN = {
     "quixbugs": "quintain.tasks.formats.quixbugs:QuixBugsFormat",
     "reasoning-gym": "quintain.tasks.formats.reasoning:ReasoningGymFormat",
     "repair": "quintain.tasks.formats.repair:RepairFormat",
+    "services": "quintain.tasks.formats.services:ServicesFormat",
     "repo": "quintain.tasks.formats.repo:RepoFormat",
     "sums": "quintain.tasks.formats.sums:SumsFormat",
     "stdin": "quintain.tasks.formats.stdinrows:StdinFormat",
