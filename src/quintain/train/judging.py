@@ -74,9 +74,6 @@ class Memory:
             with file.open("r+b") as torn:
                 torn.truncate(whole)
 
-    def knows(self, attempted: Attempted) -> bool:
-        return attempted.digest in self._known
-
     async def judge(self, attempts: Sequence[Attempted]) -> list[Judged]:
         """One judgement for each attempt; equal ones are executed once."""
         digests = [attempt.digest for attempt in attempts]
