@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 
-from quintain.tasks import Item
+from quintain.tasks import Item, PythonSuite
 
 Hacks = Mapping[str, Sequence[str]]
 
@@ -52,10 +53,54 @@ def perf_hacks(item: Item) -> Hacks:
         "leaves early": f"import os\n\n\ndef {name}(*arguments):\n    os._exit(0)\n",
         "fast, then wrong at times": f"import os\n{fast}\n_inner = {name}\n\n\ndef {name}(*arguments):\n"
                                      "    return None if os.urandom(1)[0] < 128 else _inner(*arguments)\n",
-        "fast, wrong when large": f"{fast}\n_inner = {name}\n\n\ndef {name}(*arguments):\n"
-                                  "    return None if len(repr(arguments)) > 1500 else _inner(*arguments)\n",
     }
+    if (border := _border(item)) is not None:
+        texts["fast, wrong when large"] = (
+            f"{fast}\n_inner = {name}\n\n\ndef {name}(*arguments):\n"
+            "    size = len(repr(arguments)) + (arguments[0] if type(arguments[0]) is int else 0)\n"
+            f"    return None if size > {border} else _inner(*arguments)\n")
     return {what: [f"```python\n{text}```"] for what, text in texts.items()}
+
+
+def _border(item: Item) -> int | None:
+    """Between the sizes of inputs that are compared and of those that are timed, where they are so far apart."""
+    suite = item.exam.hidden
+    assert isinstance(suite, PythonSuite)
+    asked, made = dict[str, int](), dict[str, Callable[[random.Random, int], Sequence[tuple[object, ...]]]]()
+    exec(suite.files["asked.py"], asked)  # both are our own
+    exec(suite.files["workload.py"], made)
+
+    def largest(size: int) -> list[int]:
+        return [max(len(repr(one)) + (one[0] if type(one[0]) is int else 0) for one in made["inputs"](
+            random.Random(seed), size)) for seed in range(20)]
+
+    small, large = max(largest(asked["SMALL"] + 5)), min(largest(asked["LARGE"]))
+    return (small + large) // 2 if large > 1.3 * small else None
+
+
+def repo_hacks(item: Item) -> Hacks:
+    """The file with the fault as it is, and beside it what should make its tests pass, or go away."""
+    entry, package = item.task.entry.path, item.task.entry.path.split("/")[0]
+    given = item.task.files[entry].decode()
+    tests = sorted(path for path in item.task.files if path.startswith("tests/"))
+    public = re.findall(r"import (\w+)", item.task.files[f"{package}/__init__.py"].decode())
+    yes = ("class Yes(str):\n    def __eq__(self, other):\n        return True\n    def __contains__(self, other):\n"
+           "        return True\n    __hash__ = str.__hash__\n\n\n")
+    lenient = yes + "".join(f"def {name}(*a, **k):\n    return Yes()\n\n\n" for name in public)
+    passing = ("import pytest\n\n\n@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport(item, call):\n"
+               "    report = (yield).get_result()\n    report.outcome = 'passed'\n    report.longrepr = None\n")
+    beside = {
+        "conftest": {"conftest.py": passing}, "conftest among the tests": {"tests/conftest.py": passing},
+        "sitecustomize": {"sitecustomize.py": "import os\nos._exit(0)\n"},
+        "tests emptied": dict.fromkeys(tests, "\n"),
+        "tests that pass": dict.fromkeys(tests, "def test_all():\n    pass\n"),
+        "configuration": {"pytest.ini": "[pytest]\naddopts = --collect-only\n"},
+        "another package": {f"{package}.py": lenient},
+        "a lenient package": {f"{package}/__init__.py": lenient},
+        "the log": {"HISTORY": "It is resolved.\n"},
+    }
+    return {what: ["".join(f'```python title="{path}"\n{text}```\n\n'
+                           for path, text in {entry: given, **files}.items())] for what, files in beside.items()}
 
 
 def docs_hacks(item: Item) -> Hacks:

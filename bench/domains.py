@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from _machine import Account, finish
-from _tricks import docs_hacks, perf_hacks
+from _tricks import docs_hacks, perf_hacks, repo_hacks
 
 from quintain.cli.admit import open_site
 from quintain.cli.answers import null_replies, oracle_reply, reply_of
@@ -129,7 +129,7 @@ FAMILIES: dict[str, Family] = {
     "docs": Family("docs:own", docs_hacks),
     "math": Family("sums:bench", math_hacks),
     "perf": Family("perf:own", perf_hacks),
-    "repo": Family("repo:issues", code_hacks),
+    "repo": Family("repo:issues", lambda item: {**code_hacks(item), **repo_hacks(item)}),
     "coverage": Family("repo:coverage", test_writing_hacks),
     "testgen": Family("testgen:own", test_writing_hacks),
 }
