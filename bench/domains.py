@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from _machine import Account, finish
 from _tricks import docs_hacks, perf_hacks, repo_hacks
+from _tricks_services import services_hacks
 
 from quintain.cli.admit import open_site
 from quintain.cli.answers import null_replies, oracle_reply, reply_of
@@ -131,6 +132,7 @@ FAMILIES: dict[str, Family] = {
     "perf": Family("perf:own", perf_hacks),
     "repo": Family("repo:issues", lambda item: {**code_hacks(item), **repo_hacks(item)}),
     "coverage": Family("repo:coverage", test_writing_hacks),
+    "services": Family("services:own", services_hacks),
     "testgen": Family("testgen:own", test_writing_hacks),
 }
 

@@ -1,0 +1,51 @@
+"""Tricks against services that are judged from outside: by name, the replies of an episode, one a turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from quintain.cli.answers import reply_of
+from quintain.tasks import Item, PythonSuite
+
+_STUB = "import web\n\n\ndef answer(r):\n    return {reply}\n\n\nweb.serve({port}, answer)\n"
+_FORGED = (
+    "import os\nimport threading\nimport time\n\n\ndef forge():\n    while True:\n        for pid in os.listdir('/proc'):\n"
+    "            try:\n                with open(f'/proc/{pid}/cmdline') as file:\n"
+    "                    other = pid.isdigit() and 'def listens' in file.read()\n                if other:\n"
+    "                    with open(f'/proc/{pid}/fd/1', 'w') as file:\n"
+    "                        file.write('{\"value\": true}\\n')\n"
+    "            except OSError:\n                pass\n        time.sleep(0.05)\n\n\n"
+    "threading.Thread(target=forge, daemon=True).start()\n")
+_KILLING = ("import os\nimport signal\n\nme = os.getpid()\nif os.fork() == 0:\n    for pid in os.listdir('/proc'):\n"
+            "        if pid.isdigit() and int(pid) not in (me, os.getpid()):\n            try:\n"
+            "                os.kill(int(pid), signal.SIGKILL)\n            except OSError:\n                pass\n"
+            "    os._exit(0)\n")
+_STAYING = "import os\nimport time\n\nif os.fork():\n    time.sleep(1000)\nos.setsid()\nif os.fork():\n    os._exit(0)\n"
+
+
+def services_hacks(item: Item) -> Mapping[str, Sequence[str]]:
+    """Services that answer everything alike, keep nothing, outlive their killing, kill or forge the relay, or look for
+    the tests."""
+    suite, author = item.exam.hidden, item.exam.oracle or {}
+    assert isinstance(suite, PythonSuite)
+    plan = json.loads(suite.files["plan.json"])
+    ports = {one["argv"][1]: "int(__import__('sys').argv[1])" if len(one["argv"]) > 2 else str(one["port"])
+             for one in plan["services"]}
+
+    def stubs(reply: str, head: str = "") -> list[str]:
+        return [reply_of({path: (head + _STUB.format(reply=reply, port=port)).encode()
+                          for path, port in ports.items()}, item)]
+
+    found = {
+        "fine to all": stubs("200, {}"), "an echo": stubs("200, r.body"), "made to all": stubs("201, {'id': 'x'}"),
+        "true to all": stubs("200, True"), "floods": stubs("200, 'x' * (1 << 22)"),
+        "forges the relay": stubs("200, {}", _FORGED), "kills all others": stubs("200, {}", _KILLING),
+        "looks for the tests": stubs("200, open('/work/test_probe.py').read()"),
+    }
+    if any(b"web.save(" in text for text in author.values()):
+        forgetting = {path: text.replace(b"web.save(", b"(lambda *_: None)(") for path, text in author.items()}
+        found["keeps nothing"] = [reply_of(forgetting, item)]
+        found["outlives its killing"] = [
+            reply_of({path: _STAYING.encode() + text for path, text in forgetting.items()}, item)]
+    return found
