@@ -10,15 +10,15 @@ from quintain.tasks import Item, PythonSuite
 
 _STUB = "import web\n\n\ndef answer(r):\n    return {reply}\n\n\nweb.serve({port}, answer)\n"
 _FORGED = (
-    "import os\nimport threading\nimport time\n\n\ndef forge():\n    while True:\n        for pid in os.listdir('/proc'):\n"
-    "            try:\n                with open(f'/proc/{pid}/cmdline') as file:\n"
+    "import os\nimport threading\nimport time\n\n\ndef forge():\n    while True:\n"
+    "        for pid in os.listdir('/proc'):\n            try:\n                with open(f'/proc/{pid}/cmdline') as file:\n"
     "                    other = pid.isdigit() and 'def listens' in file.read()\n                if other:\n"
     "                    with open(f'/proc/{pid}/fd/1', 'w') as file:\n"
     "                        file.write('{\"value\": true}\\n')\n"
     "            except OSError:\n                pass\n        time.sleep(0.05)\n\n\n"
     "threading.Thread(target=forge, daemon=True).start()\n")
-_KILLING = ("import os\nimport signal\n\nme = os.getpid()\nif os.fork() == 0:\n    for pid in os.listdir('/proc'):\n"
-            "        if pid.isdigit() and int(pid) not in (me, os.getpid()):\n            try:\n"
+_KILLING = ("import os\nimport signal\n\nme = os.getpid()\nif os.fork() == 0:\n"
+            "    for pid in os.listdir('/proc'):\n        if pid.isdigit() and int(pid) not in (me, os.getpid()):\n            try:\n"
             "                os.kill(int(pid), signal.SIGKILL)\n            except OSError:\n                pass\n"
             "    os._exit(0)\n")
 _STAYING = "import os\nimport time\n\nif os.fork():\n    time.sleep(1000)\nos.setsid()\nif os.fork():\n    os._exit(0)\n"
