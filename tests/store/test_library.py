@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -73,6 +74,39 @@ def test_a_question_sees_what_is_compacted_and_what_is_not(tmp_path: Path) -> No
         assert library.compact().attempts == 1
         assert counts(library) == (13, 13)
         assert library.events("c") == (opened("c"), sampled("c", 1), built("c", 2, {"x": b"1"}), closed("c", 3))
+
+
+def test_a_look_up_finds_what_a_question_finds(tmp_path: Path) -> None:
+    library, names = Library(tmp_path), [f"t{number:02}#0" for number in range(40)]
+    asked = "SELECT * FROM steps WHERE run = ? AND episode = ? ORDER BY attempt, step"
+    for name in ("r", "s"):
+        with Run.create(tmp_path, ASKED, name=name) as run:
+            keep(run, *(solved(id) for id in names[:20]))
+        library.compact()
+    with Run.create(tmp_path, ASKED, name="open") as run:
+        keep(run, *(solved(id) for id in names[10:]))
+        for run_name, id in (("r", "t00#0"), ("s", "t19#0"), ("open", "t15#0"), ("open", "t39#0")):
+            found = library.steps(id, run=run_name)
+            assert found.num_rows == 1 and found.equals(library.query(asked, (run_name, id)).select(found.column_names))
+            assert library.events(id, run=run_name) == tuple(solved(id))
+        assert library.find("t39#0") == ("open", "t39#0")
+        assert library.find("t39") == ("open", "t39#0")
+        for absent in (("t39#0", "r"), ("t40#0", None), ("t25#", "r")):
+            with pytest.raises(HouseError, match="found none"):
+                library.steps(absent[0], run=absent[1])
+
+
+def test_a_file_that_cannot_be_read_is_named_by_a_look_up(tmp_path: Path) -> None:
+    library = Library(tmp_path)
+    with Run.create(tmp_path, ASKED, name="r") as run:
+        keep(run, solved("a"))
+    library.compact()
+    [part] = manifest.newest(library.folder).manifest.of("steps")
+    content = bytearray((library.folder / part.path).read_bytes())
+    content[10:200] = bytes(190)
+    (library.folder / part.path).write_bytes(content)
+    with pytest.raises(HouseError, match=re.escape(part.path) + r": cannot be read \(see quintain library verify"):
+        library.steps("a", run="r")
 
 
 def test_a_library_that_is_compacted_often_stays_in_few_files(tmp_path: Path) -> None:
@@ -238,22 +272,29 @@ def test_a_file_of_the_first_schema_is_read_and_rewritten_as_todays(tmp_path: Pa
             path = library.folder / part.path
             pq.write_table(pq.read_table(path).drop_columns(["bytes"]), path)
             part = manifest.Part(**{**_fields(part), "schema": 1, "bytes": path.stat().st_size})
+        if part.table == "steps":
+            path = library.folder / part.path
+            older = pq.read_table(path).drop_columns(["prompt_tokens", "output_tokens", "mean_logprob"])
+            pq.write_table(older, path)
+            part = manifest.Part(**{**_fields(part), "schema": 2, "bytes": path.stat().st_size})
         parts.append(part)
     manifest.publish(library.folder, manifest.Manifest(**{**_fields(found.manifest), "parts": tuple(parts)}),
                      after=found.highest)
     with Run.create(tmp_path, ASKED, name="new") as run:
         keep(run, solved("a"))
     library.compact()
+    tokens = library.query("SELECT output_tokens = len(output_token_ids) AS same, mean_logprob FROM steps").to_pylist()
+    assert all(row["same"] is not False for row in tokens)
     rows = library.query("SELECT run, episode, bytes IS NULL AS unknown FROM episodes ORDER BY ALL").to_pylist()
     assert [(row["run"], row["unknown"]) for row in rows] == [("new", False), ("old", True), ("old", True)]
     Keeping(library).sweep(Lifecycle(rule=(Rule(keep=0.0, outcome=("failed",)),)), dry_run=False)
-    assert {part.schema for part in manifest.newest(library.folder).manifest.parts} == {2}
+    assert {part.schema for part in manifest.newest(library.folder).manifest.parts} == {3}
     assert library.query("SELECT count(*) AS n FROM episodes").to_pylist() == [{"n": 2}]
-    newer = tuple(manifest.Part(**{**_fields(part), "schema": 3}) for part in parts)
+    newer = tuple(manifest.Part(**{**_fields(part), "schema": 4}) for part in parts)
     found = manifest.newest(library.folder)
     ahead = manifest.Manifest(**{**_fields(found.manifest), "parts": newer})
     manifest.publish(library.folder, ahead, after=found.highest)
-    with pytest.raises(HouseError, match="has schema 3; this version of quintain reads 1 to 2"):
+    with pytest.raises(HouseError, match="has schema 4; this version of quintain reads 1 to 3"):
         library.query("SELECT count(*) FROM steps")
 
 

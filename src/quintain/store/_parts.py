@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 #: Rows of a row group: few enough that one episode is found without unpacking much.
-GROUP_ROWS = {"steps": 1_024, "events": 4_096}
+GROUP_ROWS = {"episodes": 4_096, "steps": 1_024, "events": 4_096}
 #: A file ends at the first batch beyond so many rows.
 FILE_ROWS = 2_000_000
 DRAFTS = "drafts"
@@ -28,7 +28,8 @@ DRAFTS = "drafts"
 _SORTED_BY = {"episodes": "episode attempt", "steps": "episode attempt step", "scores": "episode attempt step",
               "flags": "episode attempt step", "events": "episode index"}
 _UNLIKE = {"text", "stdout", "stderr", "program", "body", "prompt_token_ids", "output_token_ids", "logprobs",
-           "state_hash", "at_seconds", "seconds", "wall_seconds", "cpu_seconds", "feedback", "reasoning"}
+           "state_hash", "mean_logprob", "at_seconds", "seconds", "wall_seconds", "cpu_seconds", "feedback",
+           "reasoning"}
 
 #: By what a look-up passes over row groups. A question reads the least and greatest of every such column, of all row
 #: groups, before it begins: for all 39 columns of a million steps that took longer than the look-up.

@@ -138,7 +138,10 @@ class _Telling:
         program = step.built.program if step.built else None
         return (
             *self.head, step.number, self.opened.task if self.opened else "", turn.policy_version,
-            turn.prompt_token_ids, turn.output_token_ids, turn.logprobs, turn.text, turn.reasoning, turn.finish.value,
+            turn.prompt_token_ids, turn.output_token_ids, turn.logprobs,
+            _count(turn.prompt_tokens, turn.prompt_token_ids), _count(turn.output_tokens, turn.output_token_ids),
+            sum(turn.logprobs) / len(turn.logprobs) if turn.logprobs else None,
+            turn.text, turn.reasoning, turn.finish.value,
             _program(program, blobs) if program else None, step.built.submitted if step.built else None,
             step.built.notes if step.built else None, state_hash(program, blobs) if program else None,
             ran.status.value if ran else None, ran.exit_code if ran else None,

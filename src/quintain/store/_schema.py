@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 #: Of the columns below; each Parquet file carries the version that it was written by.
-SCHEMA = 2
+SCHEMA = 3
 VERSION_KEY = b"quintain.schema"
 TABLE_KEY = b"quintain.table"
 
@@ -24,7 +24,8 @@ COLUMNS: dict[str, str] = {
     "peak_memory_bytes:int fault:str fault_owner:str fault_message:str flags:int hard_flags:int policy_versions:strs "
     "first_index:int last_index:int bytes:int",
     "steps": f"{_HEAD} step:int task:str policy_version:str prompt_token_ids:ints output_token_ids:ints "
-    "logprobs:floats text:str reasoning:str finish:str program:json submitted:bool notes:strs state_hash:str "
+    "logprobs:floats prompt_tokens:int output_tokens:int mean_logprob:float "
+    "text:str reasoning:str finish:str program:json submitted:bool notes:strs state_hash:str "
     "status:str exit_code:int stdout:str stderr:str wall_seconds:float cpu_seconds:float peak_memory_bytes:int "
     "feedback:str fault:str reward:float solved:bool final:bool at_seconds:float seconds:float first_index:int "
     "last_index:int blobs:json",
@@ -35,7 +36,14 @@ COLUMNS: dict[str, str] = {
 TABLES = tuple(COLUMNS)
 
 #: By table: what each version added to the one before. A file of an older version has nothing (NULL) there.
-ADDED: dict[str, dict[int, str]] = {"episodes": {2: "bytes:int"}}
+ADDED: dict[str, dict[int, str]] = {
+    "episodes": {2: "bytes:int"}, "steps": {3: "prompt_tokens:int output_tokens:int mean_logprob:float"},
+}
+#: What an older file has all the same, by another name.
+_DERIVED = {
+    "prompt_tokens": "len(prompt_token_ids)", "output_tokens": "len(output_token_ids)",
+    "mean_logprob": "list_avg(logprobs)",
+}
 
 #: Not in Parquet files: one row for each run folder, and for each that was there when it was last compacted.
 RUNS = (
@@ -76,7 +84,8 @@ def as_today(table: str, version: int) -> str:
             f"a file of {table} has schema {version}; this version of quintain reads 1 to {SCHEMA}: use a newer one",
         )
     added = [pair for at, text in ADDED.get(table, {}).items() if at > version for pair in _pairs(text)]
-    return ", ".join(["*", *(f"CAST(NULL AS {sql.get(kind, 'VARCHAR')}) AS {name}" for name, kind in added)])
+    return ", ".join(["*", *(f"CAST({_DERIVED.get(name, 'NULL')} AS {sql.get(kind, 'VARCHAR')}) AS {name}"
+                             for name, kind in added)])
 
 
 def lifted(table: str, content: pyarrow.Table) -> pyarrow.Table:
@@ -84,9 +93,22 @@ def lifted(table: str, content: pyarrow.Table) -> pyarrow.Table:
     import pyarrow
 
     schema = arrow_schema(table)
-    columns = [content[field.name] if field.name in content.column_names
-               else pyarrow.nulls(content.num_rows, field.type) for field in schema]
+    columns = [content[field.name] if field.name in content.column_names else _derived(field, content)
+               for field in schema]
     return pyarrow.Table.from_arrays(columns, schema=schema)
+
+
+def _derived(field: pyarrow.Field, content: pyarrow.Table) -> pyarrow.Array | pyarrow.ChunkedArray:
+    import pyarrow
+    import pyarrow.compute
+
+    if field.name == "mean_logprob":
+        means = (sum(each) / len(each) if each else None for each in content["logprobs"].to_pylist())
+        return pyarrow.array(list(means), type=field.type)
+    if field.name.endswith("_tokens"):
+        lengths = pyarrow.compute.list_value_length(content[field.name.replace("_tokens", "_token_ids")])
+        return lengths.cast(field.type)
+    return pyarrow.nulls(content.num_rows, field.type)
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:

@@ -19,12 +19,14 @@ from quintain.store._compact import (
     ranges_by_episode,
     sweep_drafts,
 )
+from quintain.store._lookup import Places
 from quintain.store._manifest import Aside, Kept, Manifest, Part, newest, publish
-from quintain.store._parts import need_arrow, part_is_whole
+from quintain.store._parts import need_arrow, part_is_whole, table_of
 from quintain.store._pass import Pass
 from quintain.store._query import Questions
 from quintain.store._record import decode_event, fill
 from quintain.store._rows import add_rows, no_rows
+from quintain.store._schema import names
 from quintain.store._sources import sources
 from quintain.store.base import Blobs
 from quintain.store.blobs import LocalBlobs
@@ -82,6 +84,7 @@ class Library:
         self._deadline_seconds = deadline_seconds
         self._commit_seconds = commit_seconds
         self._questions: Questions | None = None
+        self._places = Places(self.folder)
 
     def compact(self) -> Compacted:
         """Take every whole attempt that is not in the library yet into Parquet. Twice is the same as once; killed at
@@ -125,16 +128,24 @@ class Library:
     def events(self, episode: str, *, run: str | None = None) -> tuple[Event, ...]:
         """All events of an episode as they were journalled, blobs filled in. `episode` is its id, the id of its task or
         the beginning of an id; without `run`, in the newest run that has it. Raises HouseError(STORE_ERROR)."""
-        found = self.find(episode, run=run)
-        return self._log(*found).events
+        return self._log(*self.find(episode, run=run)).events
+
+    def steps(self, episode: str, *, run: str | None = None) -> pyarrow.Table:
+        """The rows of `steps` of an episode, every attempt, in order: a look-up, which plans no question over all
+        files. `episode` and `run` as for `events`. Raises HouseError(STORE_ERROR)."""
+        found, id = self.find(episode, run=run)
+        return self._rows_of("steps", id, run=found).sort_by([("attempt", "ascending"), ("step", "ascending")])
 
     def find(self, episode: str, *, run: str | None = None) -> tuple[str, str]:
         """The run and the id that are meant. Raises HouseError(STORE_ERROR) when there is none."""
-        which = "episode = ?1 OR task = ?1 OR starts_with(episode, ?1)"
+        need_arrow()
+        rows = self._rows_of("episodes", episode, run=run, columns=("run", "opened_unix_seconds")).to_pylist()
+        if rows:  # the newest
+            return max(rows, key=lambda row: row["opened_unix_seconds"] or 0.0)["run"], episode
+        which = "task = ?1 OR starts_with(episode, ?1)"
         found = self.query(
             f"SELECT run, episode FROM episodes WHERE ({which}) AND (?2 IS NULL OR run = ?2) "
-            "ORDER BY episode = ?1 DESC, task = ?1 DESC, opened_unix_seconds DESC NULLS LAST, episode LIMIT 1",
-            (episode, run),
+            "ORDER BY task = ?1 DESC, opened_unix_seconds DESC NULLS LAST, episode LIMIT 1", (episode, run),
         ).to_pylist()
         if not found:
             where = f"run {run}" if run else f"the runs of {self.runs}"
@@ -211,19 +222,30 @@ class Library:
         return self._questions.ask(sql, parameters, parts=whole, tail=tail, runs=runs)
 
     def _log(self, run: str, episode: str) -> Log:
-        manifest = newest(self.folder).manifest
-        tail = self._tail(manifest, only=run)
-        parts = [part for part in manifest.parts if part.run == run]
-        found = self._ask(
-            manifest, parts, tail, 'SELECT body, blobs FROM events WHERE run = ? AND episode = ? ORDER BY "index"',
-            (run, episode),
-        )
+        found = self._rows_of("events", episode, run=run, columns=("index", "body", "blobs")).sort_by("index")
         blobs = self.blobs_of(run)
         events = []
         for text, named in zip(found["body"].to_pylist(), found["blobs"].to_pylist(), strict=True):
             event = decode_event(text.encode())
             events.append(fill(event, json.loads(named), blobs) if named else event)
         return Log(run, episode, tuple(events))
+
+    def _rows_of(
+        self, table: str, episode: str, *, run: str | None, columns: Sequence[str] = (),
+    ) -> pyarrow.Table:
+        """The rows of an episode, of files and of journals' tails; in no order."""
+        import pyarrow
+
+        manifest = newest(self.folder).manifest
+        tail = self._tail(manifest, only=run)[table]
+        if any(part_is_whole(self.folder, part) for part in manifest.of(table, run=run)):  # replaced while we looked
+            manifest = newest(self.folder).manifest
+            tail = self._tail(manifest, only=run)[table]
+        at = names(table).index("episode")
+        late = table_of(table, [row for row in tail if row[at] == episode])
+        parts = (part for part in manifest.of(table, run=run) if not part_is_whole(self.folder, part))
+        whole = self._places.rows(parts, episode, columns)
+        return pyarrow.concat_tables([late.select(list(columns)) if columns else late, *whole])
 
     def _tail(self, manifest: Manifest, *, only: str | None = None) -> dict[str, list[tuple[object, ...]]]:
         rows = no_rows()
