@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from _machine import Account, finish
 from _tricks import docs_hacks, perf_hacks, repo_hacks
-from _tricks_services import services_hacks
+from _tricks_services import ops_hacks, services_hacks
 
 from quintain.cli.admit import open_site
 from quintain.cli.answers import null_replies, oracle_reply, reply_of
@@ -129,6 +129,7 @@ FAMILIES: dict[str, Family] = {
     "data": Family("data:all", data_hacks),
     "docs": Family("docs:own", docs_hacks),
     "math": Family("sums:bench", math_hacks),
+    "ops": Family("ops:own", ops_hacks),
     "perf": Family("perf:own", perf_hacks),
     "repo": Family("repo:issues", lambda item: {**code_hacks(item), **repo_hacks(item)}),
     "coverage": Family("repo:coverage", test_writing_hacks),

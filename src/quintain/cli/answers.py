@@ -9,13 +9,11 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from quintain.policy import Draft
-from quintain.tasks import AnswerSuite, Item, ScriptSuite
+from quintain.tasks import IN_A_SHELL, AnswerSuite, Item, ScriptSuite
 from quintain.types import CLASS_OF, FaultKind, TaskError
 
 Tree = Mapping[str, bytes]
 
-#: The kind of work that is done in a shell.
-SHELL = "shell"
 #: What feedback can name of a wrong answer: any failure of the policy's, or that it is not solved.
 WRONG = (*(kind.value for kind, letter in CLASS_OF.items() if letter in "ABCDEF"), "unsolved")
 
@@ -24,7 +22,7 @@ def oracle_reply(item: Item) -> str:
     """The reply that must solve the task. Raises TaskError for a task without an oracle."""
     if item.exam.oracle is None:
         raise TaskError(f"task {item.task.id} has no oracle answer: add oracle/ to it, or use another policy")
-    if item.task.kind == SHELL:
+    if item.task.kind in IN_A_SHELL:
         return commanded(item.exam.oracle, item, oracle=True)
     return reply_of(item.exam.oracle, item)
 
@@ -37,7 +35,7 @@ def null_reply(item: Item) -> str:
 def null_replies(item: Item) -> tuple[str, ...]:
     """The replies that must not solve the task; for a task that names none, an empty file."""
     trees: tuple[Tree, ...] = item.exam.null or ({item.task.entry.path: b""},)
-    if item.task.kind == SHELL:
+    if item.task.kind in IN_A_SHELL:
         return tuple(commanded(tree, item) for tree in trees)
     return tuple(reply_of(tree, item) for tree in trees)
 
@@ -45,7 +43,7 @@ def null_replies(item: Item) -> tuple[str, ...]:
 def repairs(item: Item) -> tuple[Draft, ...]:
     """Drafts on the way from wrong to right: one that does not build (where we know how), one that is wrong, one that
     is right. Each is given up for what feedback would tell of it. Raises TaskError for a task without an oracle."""
-    if item.task.kind == SHELL:
+    if item.task.kind in IN_A_SHELL:
         return (Draft(reply=oracle_reply(item)),)  # nobody tells a shell what is wrong before it hands in
     right, wrong = Draft(reply=oracle_reply(item)), Draft(reply=null_reply(item), flaws=WRONG)
     path, language = item.task.entry.path, item.task.entry.language

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from quintain.env import TerminalWorld
 from quintain.grade import check_answer
 from quintain.sandbox import NativeBackend
-from quintain.tasks import AnswerKind, AnswerSuite, ScriptSuite
+from quintain.tasks import IN_A_SHELL, AnswerKind, AnswerSuite, ScriptSuite
 from quintain.types import HouseError, Owner, TaskError, Verdict
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Scripted:
         hidden = item.exam.hidden
         if isinstance(hidden, AnswerSuite):
             return hidden.kind is not AnswerKind.PROCEDURAL
-        return isinstance(hidden, ScriptSuite) and item.task.kind == "shell"
+        return isinstance(hidden, ScriptSuite) and item.task.kind in IN_A_SHELL
 
     async def verdict(self, item: Item, answer: Files, *, oracle: bool) -> Verdict:
         """Raises TaskError for a verdict that lays it on the task, HouseError for one that lays it on the house."""

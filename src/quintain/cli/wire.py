@@ -109,6 +109,7 @@ async def open_house(
         CodeEnvironment,
         DocsEnvironment,
         MathEnvironment,
+        OpsEnvironment,
         PerfEnvironment,
         ServiceEnvironment,
         ShellEnvironment,
@@ -130,8 +131,8 @@ async def open_house(
             PerfEnvironment(seen, oracle=oracle),
             ServiceEnvironment(seen, oracle=oracle),
             TestWritingEnvironment(seen, oracle=oracle),
-            ShellEnvironment(cast("Snapshots", seen_images), cache=cache_folder(), bases=bases,
-                             keep=None if keep_in is None else _keeper(keep_in)),
+            *(kind(cast("Snapshots", seen_images), cache=cache_folder(), bases=bases,
+                   keep=None if keep_in is None else _keeper(keep_in)) for kind in (ShellEnvironment, OpsEnvironment)),
         ])
         try:
             yield environment if keep_in is None else _noting(environment, keep_in, images, bases)

@@ -14,7 +14,7 @@ import msgspec
 
 from quintain.curate.shape import parsed
 from quintain.guard import calls_of
-from quintain.tasks import AnswerSuite, Item, ScriptSuite, StdioSuite
+from quintain.tasks import IN_A_SHELL, AnswerSuite, Item, ScriptSuite, StdioSuite
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: One constant for each type that functions return.
@@ -39,7 +39,7 @@ def nulls_of(item: Item) -> list[Null]:
     if isinstance(hidden, AnswerSuite):
         found += [Null(name=f"the answer {text!r}", files={entry.path: text.encode()})
                   for text in ("", "Answer: 0", "Answer: 1", "Answer: none")]
-    elif isinstance(hidden, ScriptSuite) and item.task.kind == "shell":
+    elif isinstance(hidden, ScriptSuite) and item.task.kind in IN_A_SHELL:
         found += [
             Null(name="a script that does nothing", files={entry.path: b"#!/bin/sh\n"}),
             Null(name="a script that deletes the work folder",

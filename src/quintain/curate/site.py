@@ -16,7 +16,16 @@ from quintain.env import Judge, judges_of
 from quintain.grade import Oracle, World, check_answer, check_procedural
 from quintain.program import LANGUAGES, language
 from quintain.sandbox import Backend
-from quintain.tasks import AnswerKind, AnswerSuite, Item, PythonSuite, ScriptSuite, Suite, visible_files
+from quintain.tasks import (
+    IN_A_SHELL,
+    AnswerKind,
+    AnswerSuite,
+    Item,
+    PythonSuite,
+    ScriptSuite,
+    Suite,
+    visible_files,
+)
 from quintain.types import FaultKind, HouseError, Limits, Outcome, Owner, Program, TaskError, Verdict, content_digest
 
 Files = Mapping[str, bytes]
@@ -81,7 +90,7 @@ class Site:
             if suite.kind is AnswerKind.PROCEDURAL:
                 return await check_procedural(self.backend, suite, text)
             return await asyncio.to_thread(check_answer, suite, text)
-        if isinstance(suite, ScriptSuite) and item.task.kind == "shell":
+        if isinstance(suite, ScriptSuite) and item.task.kind in IN_A_SHELL:
             if self._world is None:
                 raise TaskError("its script needs an image, and no place to open one was given",
                                 kind=FaultKind.TASK_ENVIRONMENT)

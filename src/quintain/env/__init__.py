@@ -8,6 +8,7 @@ from quintain.env.docs import DocsEnvironment
 from quintain.env.judges import judges_of
 from quintain.env.judging import Judge
 from quintain.env.math import MathEnvironment
+from quintain.env.ops import OpsEnvironment
 from quintain.env.perf import PerfEnvironment
 from quintain.env.services import ServiceEnvironment
 from quintain.env.shell import ShellEnvironment
@@ -17,6 +18,6 @@ from quintain.env.testgen import TestWritingEnvironment
 
 __all__ = [
     "Answer", "Around", "ByKind", "CodeEnvironment", "DocsEnvironment", "Enterable", "Environment", "Feedback",
-    "Inside", "Judge", "MathEnvironment", "PerfEnvironment", "ServiceEnvironment", "ShellEnvironment", "Shown",
-    "TerminalWorld", "TerseEnvironment", "TestWritingEnvironment", "Work", "judges_of",
+    "Inside", "Judge", "MathEnvironment", "OpsEnvironment", "PerfEnvironment", "ServiceEnvironment",
+    "ShellEnvironment", "Shown", "TerminalWorld", "TerseEnvironment", "TestWritingEnvironment", "Work", "judges_of",
 ]

@@ -27,6 +27,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from quintain.env import _stand_ins
+from quintain.env._ops_judge import KIND, judge_ops
 from quintain.grade import Frozen, World, check_script, freeze
 from quintain.sandbox import Snapshot
 from quintain.tasks import Item, Lacking, Needs, ScriptSuite, bases_of, context_digest, for_the_host
@@ -99,6 +100,8 @@ class TerminalWorld(World):
 
     async def grade(self, item: Item, trees: Sequence[Frozen]) -> Verdict:
         suite = item.exam.hidden
+        if item.task.kind == KIND:
+            return await judge_ops(self._backend, item, trees[-1], restore=RESTORE)
         if not isinstance(suite, ScriptSuite) or not any(RESTORE in tree.files for tree in trees):
             return await super().grade(item, trees)
         starting = msgspec.structs.replace(

@@ -24,15 +24,16 @@ from quintain.tasks.formats.harbor_task import context_digest
 from quintain.tasks.names import check_id, check_paths, portable_name
 from quintain.tasks.notes import Note, NoteKind
 from quintain.tasks.open import known_sets, open_taskset, write_taskset
-from quintain.tasks.script import REWARD_FILES, Blend, Package, ScriptStep, ScriptSuite
+from quintain.tasks.script import IN_A_SHELL, REWARD_FILES, Blend, Package, ScriptStep, ScriptSuite
 from quintain.tasks.taskset import Taskset
 from quintain.tasks.template import new_task
 
 __all__ = [
     "AnswerKind", "AnswerSuite", "BaseTree", "Blend", "Change", "Compare", "Converted", "Difference", "Exam", "Format",
-    "Item", "JavaScriptSuite", "Lacking", "NamedFormat", "Needs", "Note", "NoteKind", "Package", "PublicSet",
-    "PythonSuite", "REWARD_FILES", "ScriptStep", "ScriptSuite", "ShellSuite", "Source", "StdioCase", "StdioSuite",
-    "Suite", "Taskset", "WritableFormat", "base_tree", "bases_of", "check_id", "check_paths", "context_digest",
-    "convert", "differences", "for_the_host", "history_in", "kind_of", "known_formats", "known_sets", "later_objects",
-    "names_of", "new_task", "one_commit", "open_taskset", "portable_name", "visible_files", "write_taskset",
+    "IN_A_SHELL", "Item", "JavaScriptSuite", "Lacking", "NamedFormat", "Needs", "Note", "NoteKind", "Package",
+    "PublicSet", "PythonSuite", "REWARD_FILES", "ScriptStep", "ScriptSuite", "ShellSuite", "Source", "StdioCase",
+    "StdioSuite", "Suite", "Taskset", "WritableFormat", "base_tree", "bases_of", "check_id", "check_paths",
+    "context_digest", "convert", "differences", "for_the_host", "history_in", "kind_of", "known_formats", "known_sets",
+    "later_objects", "names_of", "new_task", "one_commit", "open_taskset", "portable_name", "visible_files",
+    "write_taskset",
 ]

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
+#: The kinds of work that are done in a shell.
+IN_A_SHELL = frozenset({"shell", "ops"})
 #: Where a script leaves its reward, the first that is there counts: Harbor's two places.
 REWARD_FILES = ("/logs/verifier/reward.json", "/logs/verifier/reward.txt")
 

@@ -22,6 +22,7 @@ _OWN = {
     "mbpp": "quintain.tasks.formats.mbpp:MbppFormat",
     "multipl-e": "quintain.tasks.formats.multiple:MultipleFormat",
     "oneliners": "quintain.tasks.formats.oneliners:OneLinersFormat",
+    "ops": "quintain.tasks.formats.ops:OpsFormat",
     "perf": "quintain.tasks.formats.perf:PerfFormat",
     "questions": "quintain.tasks.formats.questions:QuestionsFormat",
     "quixbugs": "quintain.tasks.formats.quixbugs:QuixBugsFormat",

@@ -1,0 +1,62 @@
+"""Configuration that was mended in a shell is judged by the services that start from it."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from quintain.env import OpsEnvironment, TerminalWorld
+from quintain.policy import ScriptedPolicy
+from quintain.rollout import Driver, tickets
+from quintain.sandbox import NativeBackend
+from quintain.tasks import ScriptSuite, open_taskset
+from quintain.types import Verdict
+
+TASKS = open_taskset("ops:own")
+
+
+def judged(id: str, cache: Path, *scripts: str) -> list[Verdict]:
+    async def work() -> list[Verdict]:
+        item, found = TASKS[id], []
+        async with NativeBackend() as backend:
+            world = TerminalWorld(backend, cache=cache)
+            for script in scripts:
+                made = await world.make(item, {"solve.sh": f"#!/bin/bash\n{script}\n".encode()})
+                found.append(await world.grade(item, made.trees))
+        return found
+
+    return asyncio.run(work())
+
+
+def test_modes_cross_and_a_program_that_an_answer_changes_is_put_back(tmp_path: Path) -> None:
+    mended = "echo \"password = $(cat etc/secret)\" >> etc/kv.ini\n"
+    right, readable, changed = judged(
+        "ops/open-store", tmp_path, f"{mended}chmod 600 etc/kv.ini", mended,
+        f"{mended}chmod 600 etc/kv.ini; echo 'raise SystemExit' > bin/kv.py")
+    assert right.solved and right.level == "L4" and not readable.solved and changed.solved
+
+
+def test_an_episode_in_a_shell_is_judged_by_what_it_leaves(tmp_path: Path) -> None:
+    item = TASKS["ops/sessions-evicted"]
+    said = ["```bash\ncat etc/kv.ini\n```", "```bash\nsed -i 's/oldest/volatile/' etc/kv.ini\n```\nSUBMIT"]
+
+    async def play() -> bool:
+        async with NativeBackend() as backend:
+            environment = OpsEnvironment(backend, cache=tmp_path)
+            (ticket,) = tickets(item, size=1, seed=0)
+            episode = await Driver(environment, ScriptedPolicy({item.task.id: said}), lambda event: None).play(ticket)
+            return episode.solved
+
+    assert asyncio.run(play())
+
+
+@pytest.mark.parametrize("id", list(TASKS.ids))
+def test_each_task_is_whole(id: str) -> None:
+    item = TASKS[id]
+    suite = item.exam.hidden
+    assert isinstance(suite, ScriptSuite) and suite.required and len(item.exam.null) >= 2
+    ast.parse(suite.files["test_probe.py"])
+    assert not any("test_probe" in path for path in item.task.files)
