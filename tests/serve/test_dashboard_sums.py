@@ -37,6 +37,17 @@ def anew(fold: Fold) -> Sums:
     return found
 
 
+def rounded(value: object) -> object:
+    """As plain data, without what sums differ by that were added in another order."""
+    if isinstance(value, float):
+        return round(value, 9) + 0.0
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(one) for one in value]
+    return rounded(msgspec.to_builtins(value)) if isinstance(value, msgspec.Struct) else value
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ATTEMPTS, max_size=25))
 def test_whatever_happens_to_episodes_the_sums_are_those_of_the_episodes(attempts: list[list[Event]]) -> None:
@@ -51,11 +62,12 @@ def test_whatever_happens_to_episodes_the_sums_are_those_of_the_episodes(attempt
     for one in same:
         assert sorted(map(str, getattr(seen, one))) == sorted(map(str, getattr(wanted, one)))
     line = msgspec.structs.replace(seen.line, seconds=0.0)  # from the first that was ever opened
-    assert line == msgspec.structs.replace(wanted.line, seconds=0.0)
+    assert rounded(line) == rounded(msgspec.structs.replace(wanted.line, seconds=0.0))
     blank = {"line": LINE, **{one: type(getattr(seen, one))() for one in same}}
-    assert msgspec.structs.replace(seen, **blank) == msgspec.structs.replace(wanted, **blank)
+    assert rounded(msgspec.structs.replace(seen, **blank)) == rounded(msgspec.structs.replace(wanted, **blank))
     assert len(seen.moments) <= MOMENTS
     assert sum(moment.closed for moment in seen.moments) <= kept.whole.closed
-    assert [(one.task, one.attempts, one.fares, one.reward) for one in kept.tasks({})] == [
-        (one.task, one.attempts, one.fares, one.reward) for one in fresh.tasks({})]
+    tasks, again = ([(one.task, one.attempts, one.fares, one.reward) for one in sums.tasks({})]
+                    for sums in (kept, fresh))
+    assert rounded(tasks) == rounded(again)
     assert (kept.kinds, kept.faults, kept.states) == (fresh.kinds, fresh.faults, fresh.states)
