@@ -96,12 +96,21 @@ def test_a_look_up_finds_what_a_question_finds(tmp_path: Path) -> None:
                 library.steps(absent[0], run=absent[1])
 
 
-def test_a_file_that_cannot_be_read_is_named_by_a_look_up(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_named_by_a_look_up_and_hides_no_other(tmp_path: Path) -> None:
     library = Library(tmp_path)
-    with Run.create(tmp_path, ASKED, name="r") as run:
-        keep(run, solved("a"))
+    for name in ("r", "s"):
+        with Run.create(tmp_path, ASKED, name=name) as run:
+            keep(run, solved("a"), solved(name))
     library.compact()
-    [part] = manifest.newest(library.folder).manifest.of("steps")
+    found = manifest.newest(library.folder).manifest
+    [part] = found.of("episodes", run="r")
+    path = library.folder / part.path
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-40] + bytes(40))
+    assert library.find("s") == library.find("s", run="s") == ("s", "s")
+    assert library.steps("a").num_rows == 1
+    path.write_bytes(whole)
+    [part] = found.of("steps", run="r")
     content = bytearray((library.folder / part.path).read_bytes())
     content[10:200] = bytes(190)
     (library.folder / part.path).write_bytes(content)

@@ -26,9 +26,11 @@ class Places:
         self._library = library
         self._ranges: dict[str, tuple[_Range, ...]] = {}
 
-    def rows(self, parts: Iterable[Part], episode: str, columns: Sequence[str] = ()) -> list[pyarrow.Table]:
+    def rows(
+        self, parts: Iterable[Part], episode: str, columns: Sequence[str] = (), *, passing_over: bool = False,
+    ) -> list[pyarrow.Table]:
         """The rows of an episode in files of one table, as today's; all columns where none is named. Raises
-        HouseError(STORE_ERROR) for a file that cannot be read there."""
+        HouseError(STORE_ERROR) for a file that cannot be read where the episode can be, unless `passing_over` it."""
         import pyarrow
 
         found = []
@@ -37,8 +39,9 @@ class Places:
                 if groups := [number for number, range in enumerate(self._of(part)) if _can_be(range, episode)]:
                     found += [rows for rows in self._read(part, groups, episode, columns) if rows.num_rows]
             except (OSError, pyarrow.ArrowException) as error:
-                why = f"{self._library / part.path}: cannot be read (see quintain library verify): {error}"
-                raise HouseError(FaultKind.STORE_ERROR, why) from None
+                if not passing_over:
+                    why = f"{self._library / part.path}: cannot be read (see quintain library verify): {error}"
+                    raise HouseError(FaultKind.STORE_ERROR, why) from None
         return found
 
     def _read(

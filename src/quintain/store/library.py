@@ -139,7 +139,8 @@ class Library:
     def find(self, episode: str, *, run: str | None = None) -> tuple[str, str]:
         """The run and the id that are meant. Raises HouseError(STORE_ERROR) when there is none."""
         need_arrow()
-        rows = self._rows_of("episodes", episode, run=run, columns=("run", "opened_unix_seconds")).to_pylist()
+        columns = ("run", "opened_unix_seconds")
+        rows = self._rows_of("episodes", episode, run=run, columns=columns, passing_over=True).to_pylist()
         if rows:  # the newest
             return max(rows, key=lambda row: row["opened_unix_seconds"] or 0.0)["run"], episode
         which = "task = ?1 OR starts_with(episode, ?1)"
@@ -231,7 +232,7 @@ class Library:
         return Log(run, episode, tuple(events))
 
     def _rows_of(
-        self, table: str, episode: str, *, run: str | None, columns: Sequence[str] = (),
+        self, table: str, episode: str, *, run: str | None, columns: Sequence[str] = (), passing_over: bool = False,
     ) -> pyarrow.Table:
         """The rows of an episode, of files and of journals' tails; in no order."""
         import pyarrow
@@ -244,7 +245,7 @@ class Library:
         at = names(table).index("episode")
         late = table_of(table, [row for row in tail if row[at] == episode])
         parts = (part for part in manifest.of(table, run=run) if not part_is_whole(self.folder, part))
-        whole = self._places.rows(parts, episode, columns)
+        whole = self._places.rows(parts, episode, columns, passing_over=passing_over)
         return pyarrow.concat_tables([late.select(list(columns)) if columns else late, *whole])
 
     def _tail(self, manifest: Manifest, *, only: str | None = None) -> dict[str, list[tuple[object, ...]]]:
