@@ -2,9 +2,13 @@
 
 1,000 deterministic episodes are recorded in real sandboxes (functions in one turn and in several, right, wrong and
 mutated; shells of several commands, whose files are kept after each) and replayed from their first step: `identical`
-counts those of which every byte came out as recorded. Then differences of known cause are planted between record and
-replay: another image, the clock, the network, another reply, another suite, seeds of hashes, addresses. `planted`
-counts them, `named` those whose first differing step and cause were both named.
+counts those of which every byte came out as recorded. Deterministic is what the text says, not what a replay found: a
+task whose tests or answers draw on unseeded chance or a clock (the rule is in `_chance.py`) is left out, and others
+take its place. `left_out` names each such task of the set with what it draws on; its episodes are recorded and replayed
+all the same, `left_out_identical` of them as recorded, and `identical_share_with_left_out` is the share with them. Then
+differences of known cause are planted between record and replay: another image, the clock, the network, another reply,
+another suite, seeds of hashes, addresses. `planted` counts them, `named` those whose first differing step and cause
+were both named.
 
     python bench/replay.py [--episodes 1000] [--at-once 4]
 """
@@ -25,6 +29,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import msgspec
+from _chance import chance_of
 from _machine import Account, finish
 
 from quintain.cli.answers import null_reply, oracle_reply, repairs
@@ -70,13 +75,21 @@ def mutated(reply: str, nth: int) -> str:
     return head + re.sub(r"^return (.*)$", spoilt, found + line) + newline + rest if found else reply
 
 
-def deterministic(count: int) -> list[tuple[Item, Policy]]:
-    """The episodes to record, of five kinds in turn, until there are enough."""
+Played = list[tuple[Item, Policy]]
+
+
+def deterministic(count: int) -> tuple[Played, Played, dict[str, tuple[str, ...]]]:
+    """The episodes to record, of six kinds in turn, until there are `count` of tasks that leave nothing to chance;
+    those of the other tasks that came up meanwhile; and what each of these tasks draws on."""
     code = list(open_taskset("humaneval"))
-    made: list[tuple[Item, Policy]] = []
+    drawing = {item.task.id: drawn for item in code if (drawn := chance_of(item.exam))}
+    made: Played = []
+    left_out: Played = []
     rounds = 0
     while len(made) < count:
         for nth, item in enumerate(code):
+            if len(made) >= count:
+                break
             right, again = oracle_reply(item), f"{item.task.id}.{rounds}"
             kinds: list[tuple[str, Policy]] = [
                 ("oracle", ScriptedPolicy({f"{again}.oracle": [right]})),
@@ -85,13 +98,13 @@ def deterministic(count: int) -> list[tuple[Item, Policy]]:
                 ("mutated", ScriptedPolicy({f"{again}.mutated": [mutated(right, nth)]})),
             ]
             for kind, policy in kinds:
-                made.append((renamed(item, f"{again}.{kind}"), policy))
+                (left_out if item.task.id in drawing else made).append((renamed(item, f"{again}.{kind}"), policy))
             for kind in range(2):
                 name = f"shell.{rounds}.{nth}.{kind}"
                 commands = [c.format(n=nth + 3) for c in SHELL[(2 * nth + kind) % len(SHELL)]]
                 made.append((shell_item(name), ScriptedPolicy({name: commanded(*commands)})))
         rounds += 1
-    return made[:count]
+    return made[:count], left_out, drawing
 
 
 def renamed(item: Item, name: str) -> Item:
@@ -155,9 +168,8 @@ async def at_once(work: Sequence[Callable[[], object]], count: int) -> list[obje
     return answers
 
 
-async def reproduce(made: House, count: int, crowd: int) -> tuple[int, Counter[str]]:
+async def reproduce(made: House, episodes: Played, crowd: int) -> tuple[int, Counter[str]]:
     environment = made.environment()
-    episodes = deterministic(count)
     logs = await at_once([lambda i=item, p=policy: made.record(i, p, environment) for item, policy in episodes], crowd)
     replays = await at_once(
         [lambda i=item, g=log: made.replay(i, g, environment) for (item, _), log in zip(episodes, logs, strict=True)],
@@ -337,7 +349,9 @@ async def measure(count: int, crowd: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="quintain-replay-") as folder:
         async with house(Path(folder)) as made:
             began = time.monotonic()
-            identical, wrong = await reproduce(made, count, crowd)
+            episodes, left_out, drawing = deterministic(count)
+            identical, wrong = await reproduce(made, episodes, crowd)
+            left_identical, left_wrong = await reproduce(made, left_out, crowd)
             between = time.monotonic()
             kinds = await at_once([
                 lambda: clocks(made), lambda: environments(made, Path(folder) / "contexts"), lambda: networks(made),
@@ -356,7 +370,12 @@ async def measure(count: int, crowd: int) -> dict[str, object]:
                   f"{replay.house or ''}")
     return {
         "episodes": count, "identical": identical, "identical_share": round(identical / count, 4),
-        "not_identical": dict(wrong), "planted": len(planted), "named": named,
+        "not_identical": dict(wrong),
+        "left_out_tasks": len(drawing), "left_out": {task: list(drawn) for task, drawn in drawing.items()},
+        "left_out_episodes": len(left_out), "left_out_identical": left_identical,
+        "left_out_not_identical": dict(left_wrong),
+        "identical_share_with_left_out": round((identical + left_identical) / (count + len(left_out)), 4),
+        "planted": len(planted), "named": named,
         "by_cause": {cause: f"{right}/{of}" for cause, (right, of) in by_cause.items()},
         "seconds_reproducing": round(between - began, 1), "seconds_planted": round(time.monotonic() - between, 1),
     }
