@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from quintain.grade import Scalar
     from quintain.sandbox import Backend, Snapshot, Snapshots
     from quintain.tasks import Item
+
+T = TypeVar("T")
 
 
 class Found(NamedTuple):
@@ -65,7 +67,7 @@ def item_of(read: Salvaged, log: tuple[Event, ...], *, tasks: str | None, data: 
     if tasks is None and read.definition is None:
         raise Usage(f"run.json cannot be read: say which set has the task {task}: --tasks SET")
     asked = read.definition.options.get("choice", "{}") if read.definition and tasks is None else "{}"
-    choice = msgspec.json.decode(asked, type=Choice)
+    choice = _option(asked, "choice", Choice)
     if data is not None:
         choice = msgspec.structs.replace(choice, data=data)
     spec = tasks or (read.definition.taskset if read.definition else "")
@@ -74,6 +76,14 @@ def item_of(read: Salvaged, log: tuple[Event, ...], *, tasks: str | None, data: 
         return found[task]
     except (KeyError, TaskError) as error:
         raise Usage(f"{spec} has no readable task {task!r} any more: {error}") from error
+
+
+def _option(text: str, name: str, kind: type[T]) -> T:
+    """One of the options that run.json holds. Raises Usage where it is not what a run keeps there."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.DecodeError as error:
+        raise Usage(f"run.json: expected the {name} of a run in its options, found {text[:80]!r}: {error}") from error
 
 
 class Again(NamedTuple):
@@ -98,7 +108,7 @@ async def open_again(
     definition = found.salvaged.definition
     name = backend or (definition.backend if definition else "native")
     asked = definition.options if definition else {}
-    own = msgspec.json.decode(asked.get("bases", "{}"), type=dict[str, str])
+    own = _option(asked.get("bases", "{}"), "bases", dict[str, str])
     kept: dict[str, Snapshot] = {}
     in_run = snapshots_of(LocalBlobs(found.run / "blobs").get)
 
@@ -120,8 +130,8 @@ async def open_again(
         stack.push_async_callback(environment.aclose)
         policy = None
         if ask and definition is not None:
-            endpoint = msgspec.json.decode(asked.get("endpoint", "{}"), type=Endpoint)
-            choice = msgspec.json.decode(asked.get("choice", "{}"), type=Choice)
+            endpoint = _option(asked.get("endpoint", "{}"), "endpoint", Endpoint)
+            choice = _option(asked.get("choice", "{}"), "choice", Choice)
             policy = open_policy(definition.policy, open_tasks(definition.taskset, choice), endpoint)
             stack.push_async_callback(policy.aclose)
         known = await _known(found.run, images, item)

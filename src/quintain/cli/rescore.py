@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -132,6 +133,10 @@ def _scalar(name: str | None) -> Scalar:
         raise Usage(f"reward {name} cannot be imported: {error}; known are {REWARDS}") from error
     if not callable(found):
         raise Usage(f"no reward is called {name!r}; known are {REWARDS}")
+    try:
+        inspect.signature(found).bind(object())
+    except (TypeError, ValueError) as error:
+        raise Usage(f"reward {name} cannot be called with a vector of scores alone: {error}") from error
     return cast("Scalar", found)
 
 
