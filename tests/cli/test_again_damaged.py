@@ -29,3 +29,11 @@ def test_a_reward_that_takes_no_vector_is_refused_before_anything_is_judged() ->
     with pytest.raises(Usage, match="cannot be called with a vector"):
         _scalar("os:getpid")
     assert callable(_scalar("solved_only"))
+
+
+def test_a_damaged_run_json_is_one_problem(tmp_path: Path) -> None:
+    salvaged(tmp_path, "{}")
+    (tmp_path / "run" / "run.json").write_text("{")
+    assert len(salvage(tmp_path / "run").problems) == 1
+    (tmp_path / "run" / "run.json").unlink()
+    assert len(salvage(tmp_path / "run").problems) == 1

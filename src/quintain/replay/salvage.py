@@ -51,7 +51,8 @@ def salvage(path: Path) -> Salvaged:
         with Run.open(path) as run:
             return Salvaged(_logs(run.journal, problems), tuple(problems), definition)
     except HouseError as error:
-        problems.append(error.message)
+        if definition is not None or str(path / "run.json") not in error.message:  # else it is named already
+            problems.append(error.message)
     try:
         content = (path / "journal.jsonl").read_bytes()
     except OSError as error:
