@@ -1,4 +1,4 @@
-"""The least client that a load can be made with: GET over connections that are kept, about 0.1 ms of CPU each."""
+"""The least client that a load can be made with: requests over connections that are kept, about 0.5 ms of CPU each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 
 class Http:
-    """GETs at one place. As many connections as are asked for at once; each is used again."""
+    """Requests to one place. As many connections as are asked for at once; each is used again."""
 
     def __init__(self, url: str, **headers: str) -> None:
         place = urlsplit(url)
@@ -17,8 +17,8 @@ class Http:
         self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
         self.opened = 0
 
-    async def get(self, path: str) -> int:
-        """The status; the body is read and left. Raises OSError, EOFError for a connection that breaks."""
+    async def ask(self, method: str, path: str, body: bytes = b"", kind: str = "application/json") -> int:
+        """The status; the answer's body is read and left. Raises OSError, EOFError for a connection that breaks."""
         if self._free:
             reader, writer = self._free.pop()
         else:
@@ -26,17 +26,19 @@ class Http:
             self.opened += 1
         whole = False
         try:
-            writer.write(f"GET {path} HTTP/1.1\r\n{self._headers}\r\n".encode())
+            told = f"content-type: {kind}\r\ncontent-length: {len(body)}\r\n" if body else ""
+            writer.write(f"{method} {path} HTTP/1.1\r\n{self._headers}{told}\r\n".encode() + body)
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             length = head.partition(b"content-length:")[2].partition(b"\r\n")[0]
-            if length:
-                await reader.readexactly(int(length))
+            status = int(head.split(None, 2)[1])
+            if length or status == 204:
+                await reader.readexactly(int(length or 0))
             else:
                 while size := int(await reader.readline(), 16):
                     await reader.readexactly(size + 2)
                 await reader.readline()
             whole = b"connection: close" not in head
-            return int(head.split(None, 2)[1])
+            return status
         finally:
             if whole:
                 self._free.append((reader, writer))

@@ -4,7 +4,8 @@
 request was due, so a stalled server is not flattered), from a process of its own, against a real `quintain serve` with
 keys, a run that has ended, a run of `--episodes` live ones whose journal grows by 100 events a second, and as many real
 sandboxes as it gives. The mix, in equal parts: all runs, one run of each kind, the live run's episodes and one of them,
-standings, a sandbox and a file of it, what is offered. `connections` are opened meanwhile and say nothing. Prints
+standings, a sandbox, a file of it read and written, a command in it, its lease made longer, a run that is asked for in
+vain (it is checked and refused), what is offered. `connections` are opened meanwhile and say nothing. Prints
 `api_p99_ms`, the same of each kind of request, `refused`, the CPU of server and load for a request, and memory.
 """
 
@@ -15,7 +16,6 @@ import asyncio
 import json
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -23,6 +23,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -45,28 +46,56 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def load(
-    http: Http, paths: list[str], *, rate: float, seconds: float,
-) -> tuple[dict[str, list[float]], int]:
-    """Delays in seconds by kind of request, and how many answers were not 200."""
-    draw, bad = random.Random(0), 0
-    delays: dict[str, list[float]] = {path: [] for path in paths}
+class Asked(NamedTuple):
+    """A kind of request, and the status of its answer."""
 
-    async def one(path: str, due: float) -> None:
+    name: str
+    path: str
+    method: str = "GET"
+    body: bytes = b""
+    kind: str = "application/json"
+    status: int = 200
+
+
+def mix(ended: str, box: str, episodes: int) -> list[Asked]:
+    """Every kind of request as often as each other."""
+    place, live = f"/v1/sandboxes/{box}", "/v1/runs/live"
+    return [
+        Asked("listRuns", "/v1/runs"), Asked("getRun", f"/v1/runs/{ended}"), Asked("getRun live", live),
+        Asked("listEpisodes", f"{live}/episodes?limit=20"),
+        Asked("listEpisodes later", f"{live}/episodes?limit=20&after={episodes // 2}"),
+        Asked("getEpisode", f"{live}/episode?id=t7%230"), Asked("listStandings", "/v1/standings?limit=20"),
+        Asked("getSandbox", place), Asked("readFile", f"{place}/files?path=a.txt"),
+        Asked("writeFile", f"{place}/files?path=b.txt", "PUT", b"x" * 1000, "application/octet-stream", 204),
+        Asked("runCommand", f"{place}/commands", "POST", b'{"argv":["true"]}'),
+        Asked("renewLease", f"{place}/lease", "POST", b'{"lease_seconds":600}'),
+        Asked("submitRun refused", "/v1/runs", "POST", b'{"taskset":"none","policy":"repair"}', status=422),
+        Asked("getOffer", "/v1/offer"),
+    ]
+
+
+async def load(
+    http: Http, asked: list[Asked], *, rate: float, seconds: float,
+) -> tuple[dict[str, list[float]], int]:
+    """Delays in seconds by kind of request, and how many answers were not what they should be."""
+    draw, bad = random.Random(0), 0
+    delays: dict[str, list[float]] = {one.name: [] for one in asked}
+
+    async def one(what: Asked, due: float) -> None:
         nonlocal bad
         try:
             async with asyncio.timeout(30):
-                bad += await http.get(path) != 200
+                bad += await http.ask(what.method, what.path, what.body, what.kind) != what.status
         except (OSError, EOFError):  # turned away, or too late
             bad += 1
-        delays[path].append(time.monotonic() - due)
+        delays[what.name].append(time.monotonic() - due)
 
     began = time.monotonic()
     async with asyncio.TaskGroup() as group:
         due = began
         while due < began + seconds:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
-            group.create_task(one(draw.choice(paths), due))
+            group.create_task(one(draw.choice(asked), due))
             due += draw.expovariate(rate)
     return delays, bad
 
@@ -96,38 +125,33 @@ def quantile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
-def kind_of(path: str) -> str:
-    """A path without the names in it."""
-    return re.sub(r"/[0-9a-f]{24}", "/ID", path.partition("?")[0]).removeprefix("/v1/")
-
-
 async def play(
-    url: str, key: str, paths: list[str], options: argparse.Namespace, pid: int, live: Run,
+    url: str, key: str, asked: list[Asked], options: argparse.Namespace, pid: int, live: Run,
 ) -> dict[str, object]:
     http = Http(url, authorization=f"Bearer {key}")
     over = threading.Event()
     growing = threading.Thread(target=grow, args=(live, options.episodes, 100, over))
     growing.start()
-    await load(http, paths, rate=50, seconds=4)  # what is loaded with the first request is loaded now
+    await load(http, asked, rate=50, seconds=4)  # what is loaded with the first request is loaded now
     used, own, began = cpu_seconds(pid), time.process_time(), time.monotonic()
-    by_path, bad = await load(http, paths, rate=options.rate, seconds=options.seconds)
+    by_name, bad = await load(http, asked, rate=options.rate, seconds=options.seconds)
     used, own, took = cpu_seconds(pid) - used, time.process_time() - own, time.monotonic() - began
     before = resident_bytes(pid)
     held = await silent(url, options.connections)
-    besieged_by_path, shut = await load(http, paths, rate=options.rate, seconds=min(5.0, options.seconds))
+    besieged_by_name, shut = await load(http, asked, rate=options.rate, seconds=min(5.0, options.seconds))
     after = resident_bytes(pid)
     over.set()
     growing.join()
     http.close()
     for one in held:
         one.close()
-    delays = [delay for some in by_path.values() for delay in some]
-    besieged = [delay for some in besieged_by_path.values() for delay in some]
+    delays = [delay for some in by_name.values() for delay in some]
+    besieged = [delay for some in besieged_by_name.values() for delay in some]
     return {
         "requests": len(delays), "per_second": round(len(delays) / took, 1), "rate": options.rate, "refused": bad,
         "api_p50_ms": round(1000 * quantile(delays, 0.5), 2), "api_p99_ms": round(1000 * quantile(delays, 0.99), 2),
         "api_max_ms": round(1000 * max(delays), 2),
-        "p99_ms_of_each": {kind_of(path): round(1000 * quantile(some, 0.99), 1) for path, some in by_path.items()},
+        "p99_ms_of_each": {name: round(1000 * quantile(some, 0.99), 1) for name, some in by_name.items()},
         "server_cpu_ms_per_request": round(1000 * used / len(delays), 3),
         "load_cpu_ms_per_request": round(1000 * own / len(delays), 3), "silent_connections": len(held),
         "besieged_p99_ms": round(1000 * quantile(besieged, 0.99), 2), "besieged_refused": shut,
@@ -186,12 +210,9 @@ def measure(root: Path, options: argparse.Namespace) -> dict[str, object]:
                     pass
                 boxes = sandboxes(client, options.sandboxes)
                 client.write_file(boxes[0], "a.txt", b"x" * 1000)
-            paths = ["/v1/runs", f"/v1/runs/{run}", "/v1/runs/live", "/v1/runs/live/episodes?limit=20",
-                     f"/v1/runs/live/episodes?limit=20&after={options.episodes // 2}",
-                     "/v1/runs/live/episode?id=t7%230", "/v1/standings?limit=20", f"/v1/sandboxes/{boxes[0]}",
-                     f"/v1/sandboxes/{boxes[0]}/files?path=a.txt", "/v1/offer"]
+            asked = mix(run, boxes[0], options.episodes)
             return {"episodes": options.episodes, "sandboxes": len(boxes),
-                    **asyncio.run(play(url, key, paths, options, server.pid, live))}
+                    **asyncio.run(play(url, key, asked, options, server.pid, live))}
         finally:
             if server is not None:
                 server.send_signal(signal.SIGTERM)

@@ -70,7 +70,7 @@ async def _list(house: House, call: Call) -> object:
 async def _show(house: House, call: Call) -> object:
     tail = await _fresh(house, call)
     served = house.plays.get(call.tenant, call.path["run"])
-    return msgspec.structs.replace(view_of(call.path["run"], served), sum=await asyncio.to_thread(tail.sum))
+    return msgspec.structs.replace(view_of(call.path["run"], served), sum=tail.sum())
 
 
 async def _stop(house: House, call: Call) -> object:
@@ -136,7 +136,7 @@ async def _blob(house: House, call: Call) -> object:
 
 async def _fresh(house: House, call: Call) -> Tail:
     tail = house.tail(call.tenant, call.path["run"])
-    if tail.is_behind():
+    if not tail.refresh_at_once():
         await asyncio.to_thread(tail.refresh)
     return tail
 
@@ -148,7 +148,7 @@ async def follow(house: House, tenant: str, run: str, start: int) -> AsyncGenera
     until, beat = time.monotonic() + STREAM_SECONDS, time.monotonic() + _BEAT_SECONDS
     while True:
         state = house.plays.get(tenant, run).state  # before the look: what is written when it is over has been seen
-        if tail.is_behind():
+        if not tail.refresh_at_once():
             await asyncio.to_thread(tail.refresh)
         if number < len(tail):
             for one in await asyncio.to_thread(tail.numbered, number):

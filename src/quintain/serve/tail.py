@@ -21,6 +21,8 @@ from quintain.types import Event, FaultKind, HouseError
 _HEAD = b'{"crc":"'
 _BODY_AT = len(_HEAD) + 8 + 2
 _PIECE = 1024 * 1024
+#: So much is read in between; more is a matter for a thread.
+_LITTLE = 64 * 1024
 #: A line longer than this is not read: no event that a journal was given is so long.
 _LONGEST = 256 * 1024 * 1024
 
@@ -121,17 +123,35 @@ class Tail:
         except OSError:
             return False
 
+    def refresh_at_once(self) -> bool:
+        """Take in what was written since where that is little and nobody else is at it, which costs less than a thread;
+        False where it has to be `refresh`ed."""
+        try:
+            much = self._path.stat().st_size - self._end > _LITTLE
+        except OSError:
+            return True
+        if much or not self._mutex.acquire(blocking=False):
+            return False
+        try:
+            self._read_on()
+        finally:
+            self._mutex.release()
+        return True
+
     def refresh(self) -> None:
         with self._mutex:
-            if not self.is_behind():
-                return
-            try:
-                with self._path.open("rb") as file:
-                    file.seek(self._end)
-                    while (line := file.readline(_LONGEST)).endswith(b"\n"):
-                        self._take(line)
-            except OSError as error:
-                raise self._error(f"cannot be read: {error.strerror}") from None
+            self._read_on()
+
+    def _read_on(self) -> None:
+        if not self.is_behind():
+            return
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._end)
+                while (line := file.readline(_LONGEST)).endswith(b"\n"):
+                    self._take(line)
+        except OSError as error:
+            raise self._error(f"cannot be read: {error.strerror}") from None
 
     def episodes(self, *, after: int, limit: int) -> tuple[tuple[EpisodeView, ...], int | None]:
         """`limit` episodes from the `after`-th on, and where the next ones begin."""

@@ -123,8 +123,9 @@ class RunPage(_Word, frozen=True, kw_only=True):
     next: str | None = None
 
 
-class EpisodeView(_Word, frozen=True, kw_only=True):
-    """An episode in a line. `fault` is the owner and kind of what broke it."""
+class EpisodeView(_Word, frozen=True, kw_only=True, gc=False):
+    """An episode in a line. `fault` is the owner and kind of what broke it. A server holds tens of thousands: they are
+    left out of what the garbage collector looks through."""
 
     id: str
     task: str
