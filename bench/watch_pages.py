@@ -1,9 +1,9 @@
 """How fast the dashboard answers and how far it is behind while a journal grows: `page_ms`, `behind_ms`.
 
-Episodes (10,000; --quick 1,000) are opened and stay live, with half as many sandboxes metered; then events are appended
-at a steady rate while the pages are asked for over HTTP in turn, all in one process. `page_ms` is the 99th percentile of
-all answers, `behind_ms` the longest time from an append to the stream that tells of it, `first_view_bytes` what the
-first page loads, unpacked.
+Episodes (10,000; --quick 1,000) are opened and stay live, with half as many sandboxes metered; then events are
+appended at a steady rate while the pages are asked for over HTTP in turn, all in one process. `page_ms` is the 99th
+percentile of all answers, `behind_ms` the longest time from an append to the stream that tells of it,
+`first_view_bytes` what the first page loads, unpacked.
 """
 
 from __future__ import annotations
