@@ -65,7 +65,8 @@ bridges:
 	test -x .venv-bridges/bin/python || $(PYTHON) -m venv .venv-bridges
 	.venv-bridges/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	.venv-bridges/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' --group bridges
-	.venv-bridges/bin/python -m pytest tests/bridges --bridges-table docs/rooms/bridges-table.md
+	.venv-bridges/bin/python -m pytest tests/bridges tests/train/test_adapters.py tests/train/test_trl.py \
+	  --bridges-table docs/rooms/bridges-table.md
 
 clean:
 	rm -rf $(VENV) .venv-bridges build dist .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis src/*.egg-info

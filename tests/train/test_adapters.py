@@ -56,6 +56,7 @@ class Sampler:
 
 # --- skyrl-gym ---
 
+@pytest.mark.bridge("skyrl-gym", "theirs drives ours", "register, make, init, step to the end, get_metrics")
 def test_skyrl_gym_plays_an_episode_step_by_step() -> None:
     skyrl_gym = pytest.importorskip("skyrl_gym", reason="needs skyrl-gym")
     with stage() as house:
@@ -75,6 +76,7 @@ def test_skyrl_gym_plays_an_episode_step_by_step() -> None:
             kind(extras={"task": "zz"})
 
 
+@pytest.mark.bridge("skyrl-gym", "theirs drives ours", "an episode that the house broke")
 def test_skyrl_gym_is_told_of_a_house_failure_and_not_of_a_reward() -> None:
     pytest.importorskip("skyrl_gym", reason="needs skyrl-gym")
     with stage(plan=fail_first(2, GONE, call="grade")) as house:
@@ -87,6 +89,7 @@ def test_skyrl_gym_is_told_of_a_house_failure_and_not_of_a_reward() -> None:
 
 # --- tinker-cookbook ---
 
+@pytest.mark.bridge("tinker-cookbook", "theirs drives ours", "do_group_rollout, assemble_training_data")
 def test_tinker_rolls_out_a_group_each_sibling_one_datum() -> None:
     pytest.importorskip("tinker_cookbook.rl.rollouts", reason="needs tinker-cookbook")
     from tinker_cookbook.completers import TokenCompleter, TokensWithLogprobs
@@ -145,6 +148,7 @@ class Engine:
             token_ids=ids, text=text, finish_reason="stop", logprobs=logprobs)])
 
 
+@pytest.mark.bridge("openrlhf", "theirs drives ours", "its agent executor; the engine is ours")
 def test_openrlhf_executes_an_episode_with_our_agent() -> None:
     pytest.importorskip("openrlhf.utils.agent", reason="needs OpenRLHF")
     sampler = Sampler(("wrong", "right"))
@@ -162,6 +166,7 @@ def test_openrlhf_executes_an_episode_with_our_agent() -> None:
 
 # --- verl ---
 
+@pytest.mark.bridge("verl", "theirs drives ours", "AgentLoopBase.run; its server is ours, its constructor unused")
 def test_verl_runs_an_episode_as_its_agent_loop() -> None:
     pytest.importorskip("verl.experimental.agent_loop.agent_loop", reason="needs verl")
     from verl.workers.rollout.replica import TokenOutput
@@ -195,6 +200,7 @@ def test_verl_runs_an_episode_as_its_agent_loop() -> None:
 
 # --- verifiers ---
 
+@pytest.mark.bridge("verifiers", "theirs drives ours", "Taskset loaded, Task.score: rewards, metrics, errors")
 def test_verifiers_scores_the_last_reply_by_an_episode() -> None:
     vf = pytest.importorskip("verifiers.v1", reason="needs verifiers 0.4")
     from verifiers.v1.errors import SandboxError

@@ -77,6 +77,7 @@ def trained(trainer: GRPOTrainer) -> list[dict]:
     return logs
 
 
+@pytest.mark.bridge("trl", "theirs drives ours", "GRPOTrainer, two steps by rollout_func")
 def test_whole_episodes_in_real_sandboxes_train_by_rollout_func(tmp_path) -> None:
     words = tiny.tokenizer((RIGHT, WRONG))
     asked = Asked([item()], CodeEnvironment(NativeBackend()).opening)
@@ -120,6 +121,7 @@ def test_an_episode_that_the_house_broke_is_in_no_baseline_of_trls(tmp_path) -> 
     assert all(a == 0.0 for r, a in zip(rewards, advantages, strict=True) if r != r)
 
 
+@pytest.mark.bridge("trl", "theirs drives ours", "GRPOTrainer, two steps by reward_funcs")
 def test_replies_that_trl_samples_are_judged_by_reward_funcs(tmp_path) -> None:
     words = tiny.tokenizer((RIGHT, WRONG))
     asked = Asked([item()], CodeEnvironment(NativeBackend()).opening)
@@ -134,6 +136,7 @@ def test_replies_that_trl_samples_are_judged_by_reward_funcs(tmp_path) -> None:
         assert (reward > 0.5) == (text == RIGHT)
 
 
+@pytest.mark.bridge("trl", "theirs drives ours", "GRPOTrainer, two steps by environment_factory")
 def test_our_tasks_are_tools_of_trls_loop_by_environment_factory(tmp_path) -> None:
     template = (Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja").read_text()
     words = tiny.tokenizer((*CALLS, "<tool_call>", "</tool_call>"), template=template)
