@@ -168,7 +168,7 @@ def test_what_cannot_be_answered_is_said_in_openais_words(made: Any) -> None:
                 assert response.status_code == status, response.text
                 assert words in response.json()["error"]["message"]
 
-            await refused("/e/guessed/v1", said, 404, "no such episode")
+            await refused("/e/guessed/v1", said, 401, "no such episode")
             await refused(base, {"messages": 3}, 400, "$.messages")
             await refused(base, {**said, "n": 2}, 400, "expected n = 1")
             await refused(base, {**said, "tools": [{"type": "function"}]}, 400, "cannot take: tools")
@@ -176,7 +176,7 @@ def test_what_cannot_be_answered_is_said_in_openais_words(made: Any) -> None:
             await refused(base, said, 403, "may ask 2 times")  # what was refused by the model counts as asked
             captured = gateway.close("t#0")
             assert len(captured.exchanges) == 1 and captured.lost == 1
-            await refused(base, said, 404, "no such episode")
+            await refused(base, said, 401, "no such episode")
 
     asyncio.run(play())
 

@@ -21,7 +21,7 @@ from quintain.serve.dashboard import (
     TaskStanding,
     board,
 )
-from quintain.serve.gateway import Allowance, Gateway
+from quintain.serve.gateway import Gateway
 from quintain.serve.homes import Home
 from quintain.serve.keys import Key, KeyRing, Quota
 from quintain.serve.listening import listening
@@ -29,6 +29,7 @@ from quintain.serve.metrics import metrics_app
 from quintain.serve.model_server import ModelServer
 from quintain.serve.openapi import document
 from quintain.serve.playing import Player
+from quintain.serve.seats import Allowance
 from quintain.serve.upstream import ChatUpstream, CompletionsSampler, TokenUpstream
 from quintain.serve.words import (
     Done,

@@ -12,12 +12,15 @@ from quintain.types import Message, Turn
 
 class Refused(Exception):
     """A request that gets no reply. `status` is the HTTP status to say so with; `content` the endpoint's own words
-    where it was another endpoint that refused."""
+    where it was another endpoint that refused, `retry_after` when to ask again (the header, as it came)."""
 
-    def __init__(self, status: int, message: str, *, content: bytes | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, *, content: bytes | None = None, retry_after: str | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.content = content
+        self.retry_after = retry_after
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

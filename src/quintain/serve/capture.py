@@ -18,11 +18,12 @@ from quintain.types import Episode, Reward, Turn
 
 class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All replies of an episode, in the order in which they were complete. `lost` requests came to no reply: refused,
-    broken off, or given up by whoever asked."""
+    broken off, or given up by whoever asked; `cut` is what had been sampled of those by then, and is not trained on."""
 
     episode: str
     exchanges: tuple[Exchange, ...] = ()
     lost: int = 0
+    cut: tuple[Exchange, ...] = ()
 
     @property
     def turns(self) -> tuple[Turn, ...]:

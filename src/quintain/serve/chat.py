@@ -135,11 +135,17 @@ def event(data: str) -> bytes:
 
 
 def problem(refused: Refused) -> bytes:
-    """An error as OpenAI words it."""
+    """An error as OpenAI words it; another endpoint's own words where they are that."""
+    message = str(refused)
     if refused.content is not None:
-        return refused.content
+        try:
+            told = json.loads(refused.content)
+        except ValueError:
+            told, message = None, refused.content[:2000].decode("utf-8", "replace") or message
+        if isinstance(told, dict):
+            return refused.content
     kind = "invalid_request_error" if refused.status < 500 else "upstream_error"
-    return json.dumps({"error": {"message": str(refused), "type": kind, "param": None, "code": None}}).encode()
+    return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": None}}).encode()
 
 
 def _message(said: _Said) -> Message:

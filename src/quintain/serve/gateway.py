@@ -1,126 +1,114 @@
 """The capture gateway: an address for each episode, at which an agent that we did not write talks to a model, and a
 record of every id that was read and sampled there.
 
-The agent is told a base address, `…/e/KEY/v1`, and needs to know nothing else. KEY cannot be guessed, so that no agent
-reaches another's episode; nothing that was recorded can be read or changed by HTTP.
+The agent is told a base address, `…/e/KEY/v1`, and needs to know nothing else; or `…/v1`, with KEY for an API key. KEY
+cannot be guessed, so that no agent reaches another's episode; nothing that was recorded can be read or changed by HTTP.
 """
 
 from __future__ import annotations
 
-import secrets
+import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
+from pathlib import Path
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from quintain.policy import Answer, EndpointFailed, Malformed
-from quintain.serve.base import Asked, Exchange, Refused, Upstream
+from quintain.serve.base import Asked, Refused, Upstream
 from quintain.serve.capture import Captured
-from quintain.serve.chat import as_wanted, event, problem, read_request
-from quintain.types import Turn
+from quintain.serve.dialect import Chat, Dialect, Memory, NoMemory
+from quintain.serve.messages import Messages
+from quintain.serve.responses import Responses
+from quintain.serve.seats import GONE, Allowance, Seat, Seats
+from quintain.types import Finish, Turn
 
 _MOST_BYTES = 64 * 1024 * 1024
-
-
-class Allowance(msgspec.Struct, frozen=True, kw_only=True):
-    """The most that one episode may ask for: a loop that never ends must not sample for ever. None: no bound."""
-
-    turns: int | None = 1000
-    sampled_tokens: int | None = None
+#: One address does for all SDKs: Anthropic's adds a `/v1` of its own to the base address that it is told.
+_BASES = ("/e/{key}/v1", "/e/{key}/v1/v1", "/e/{key}", "/v1")
+_DIALECTS: dict[str, Callable[[Memory], Dialect]] = {
+    "/chat/completions": Chat, "/responses": Responses, "/messages": Messages}
 
 
 class Gateway:
     """Serve `app` (`async with listening(gateway.app) as url`), `open` an episode, let the agent play with
     `url + path` as its base address, `close` it and train on `Captured.rows`.
 
-    `policy_version` is recorded with replies of an upstream that tells none, as of when they were asked for. A reply
-    that nobody waited for is not recorded: who asks again gets another one. An upstream that gives no ids is an error
-    for the agent too (502): an episode that cannot be trained on should not be paid for.
+    OpenAI's Chat Completions and Responses and Anthropic's Messages are understood, streamed or not; the upstream is
+    asked in the first of them. `policy_version` is recorded with replies of an upstream that tells none, as of when
+    they were asked for. A reply that nobody waited for to its end is no reply of the episode, the upstream is told to
+    stop, and what was sampled stands in `Captured.cut`: who asks again gets another one. An upstream that gives no ids
+    is an error for the agent too (502): an episode that cannot be trained on should not be paid for. With `folder` all
+    is kept in files there too, and a gateway that was killed goes on with its open episodes (`quintain.serve.seats`).
     """
 
-    def __init__(self, upstream: Upstream, *, policy_version: str = "0") -> None:
+    def __init__(self, upstream: Upstream, *, policy_version: str = "0", folder: Path | None = None) -> None:
         self.policy_version = policy_version
         self._upstream = upstream
-        self._seats: dict[str, _Seat] = {}
-        self._keys: dict[str, str] = {}
+        self._seats = Seats(folder)
         self.app = Starlette(routes=[
-            Route("/e/{key}/v1/chat/completions", self._chat, methods=["POST"]),
-            Route("/e/{key}/v1/models", self._models, methods=["GET"]),
+            *(Route(base + path, self._answering(dialect), methods=["POST"])
+              for base in _BASES for path, dialect in _DIALECTS.items()),
+            *(Route(base + "/models", self._models, methods=["GET"]) for base in _BASES),
             Route("/health", self._health, methods=["GET"]),
         ])
+
+    @property
+    def episodes(self) -> tuple[str, ...]:
+        """Those that are open."""
+        return self._seats.episodes
 
     def open(self, episode: str, *, seed: int = 0, allowance: Allowance | None = None) -> str:
         """Begin to record; the path of the episode's base address. The n-th request that brings no seed is asked with
         `seed` + n. Raises ValueError for an episode that is open."""
-        if episode in self._keys:
-            raise ValueError(f"expected an episode that is not open, found {episode!r}")
-        key = secrets.token_urlsafe(24)
-        self._keys[episode] = key
-        self._seats[key] = _Seat(episode, seed, allowance or Allowance())
-        return f"/e/{key}/v1"
+        return f"/e/{self._seats.open(episode, seed, allowance or Allowance())}/v1"
 
     def captured(self, episode: str) -> Captured:
         """What was recorded so far. Raises KeyError for an episode that is not open."""
-        return self._seats[self._keys[episode]].captured()
+        return self._seats.of(episode).captured()
 
     def close(self, episode: str) -> Captured:
-        """End it: what still asks gets 404, what is not answered yet is lost. Raises KeyError as `captured`."""
-        seat = self._seats.pop(self._keys.pop(episode))
-        seat.closed = True
-        return seat.captured()
+        """End it: what still asks gets 401, what is not answered yet is lost. Raises KeyError as `captured`."""
+        return self._seats.close(episode).captured()
 
-    async def _chat(self, request: Request) -> Response:
-        seat = self._seats.get(request.path_params["key"])
-        try:
+    def _answering(self, kind: Callable[[Memory], Dialect]) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            seat = self._seats.at(_key(request))
             if seat is None:
-                raise Refused(404, "there is no such episode, or it is over")
-            asked = read_request(await _body(request))
-            seat.check()
-        except Refused as refused:
-            return Response(problem(refused), refused.status, media_type="application/json")
-        if asked.stream:
-            return await self._streamed(seat, asked, request)
-        try:
-            whole = [piece async for piece in self._recorded(seat, asked, request)]
-        except Refused as refused:
-            return Response(problem(refused), refused.status, media_type="application/json")
-        return Response("".join(whole), media_type="application/json")
-
-    async def _streamed(self, seat: _Seat, asked: Asked, request: Request) -> Response:
-        """A stream begins only when its first piece is there: until then a refusal has a status of its own."""
-        pieces = self._recorded(seat, asked, request)
-        try:
-            first = await anext(pieces)
-        except Refused as refused:
-            return Response(problem(refused), refused.status, media_type="application/json")
-        except StopAsyncIteration:  # nobody waits any more
-            return Response(b"")
-
-        async def events() -> AsyncIterator[bytes]:
-            yield event(first)
+                return _refusal(kind(NoMemory()), Refused(401, GONE))
+            dialect = kind(seat)
             try:
-                async for piece in pieces:
-                    yield event(piece)
+                seat.enter()
             except Refused as refused:
-                yield event(problem(refused).decode("utf-8", "replace"))
-                return
+                return _refusal(dialect, refused)
+            response = None
+            try:
+                asked = dialect.read(await _body(request))
+                pieces = self._recorded(seat, asked, request, seat.begin())
+                work = _streamed(dialect, pieces, seat.leave) if asked.stream else _whole(dialect, pieces)
+                response = await _unless_gone(request, work)
+            except Refused as refused:
+                return _refusal(dialect, refused)
             finally:
-                await pieces.aclose()
-            yield event("[DONE]")
+                if not isinstance(response, _Stream):
+                    seat.leave()
+            return response
 
-        return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-cache"})
+        return answer
 
-    async def _recorded(self, seat: _Seat, asked: Asked, request: Request) -> AsyncGenerator[str, None]:
-        """What the agent is to be told, piece by piece; recorded before its last piece goes out."""
+    async def _recorded(
+        self, seat: Seat, asked: Asked, request: Request, seed: int,
+    ) -> AsyncGenerator[str, None]:
+        """What the upstream says, piece by piece; recorded before its last piece goes out."""
         version, began = self.policy_version, time.time()
         answer, kept = Answer(), False
-        seat.asked += 1
-        answering = self._upstream.pieces(asked, tuple(seat.exchanges), seed=seat.seed + seat.asked - 1)
+        answering = self._upstream.pieces(asked, tuple(seat.exchanges), seed=seed)
         try:
             async with aclosing(answering) as pieces:
                 async for piece in pieces:
@@ -130,54 +118,100 @@ class Gateway:
                             return
                         seat.keep(asked, turn, began)
                         kept = True
-                    wanted = as_wanted(piece, asked)
-                    if wanted is not None:
-                        yield wanted
+                    yield piece
             if not kept:
                 raise Refused(502, "the upstream's reply ended before it was whole")
         finally:
-            seat.lost += not kept
+            if not kept:
+                seat.lose(asked, _cut(answer, version), began)
 
     async def _models(self, request: Request) -> Response:
-        if request.path_params["key"] not in self._seats:
-            refused = Refused(404, "there is no such episode, or it is over")
-            return Response(problem(refused), 404, media_type="application/json")
+        if self._seats.at(_key(request)) is None:
+            return _refusal(Chat(NoMemory()), Refused(401, GONE))
         return JSONResponse({"object": "list", "data": [{"id": "policy", "object": "model", "owned_by": "quintain"}]})
 
     async def _health(self, request: Request) -> Response:
         return Response(b"")
 
 
-class _Seat:
-    """One open episode."""
+async def _whole(dialect: Dialect, pieces: AsyncGenerator[str, None]) -> Response:
+    async with aclosing(pieces):
+        try:
+            found = [piece async for piece in pieces]
+        except Refused as refused:
+            return _refusal(dialect, refused)
+    return Response(dialect.whole("".join(found)) if found else b"", media_type="application/json")
 
-    def __init__(self, episode: str, seed: int, allowance: Allowance) -> None:
-        self.episode = episode
-        self.seed = seed
-        self.asked = 0
-        self.lost = 0
-        self.closed = False
-        self.exchanges: list[Exchange] = []
-        self._allowance = allowance
-        self._sampled_tokens = 0
 
-    def check(self) -> None:
-        """Raises Refused(403) for an episode that has used up what it may."""
-        turns, tokens = self._allowance.turns, self._allowance.sampled_tokens
-        if turns is not None and self.asked >= turns:
-            raise Refused(403, f"the episode is over: it may ask {turns} times")
-        if tokens is not None and self._sampled_tokens >= tokens:
-            raise Refused(403, f"the episode is over: it may sample {tokens} tokens")
+async def _streamed(dialect: Dialect, pieces: AsyncGenerator[str, None], over: Callable[[], None]) -> Response:
+    """A stream begins only when its first piece is there: until then a refusal has a status of its own."""
+    try:
+        first = await anext(pieces, None)
+    except Refused as refused:
+        return _refusal(dialect, refused)
+    if first is None:  # nobody waits any more
+        return Response(b"")
+    return _Stream(_events(dialect, first, pieces), pieces, over)
 
-    def keep(self, asked: Asked, turn: Turn, began: float) -> None:
-        if self.closed:
-            raise Refused(404, "the episode is over")
-        self._sampled_tokens += len(turn.output_token_ids or ())
-        self.exchanges.append(
-            Exchange(conversation=asked.conversation, turn=turn, began_seconds=began, ended_seconds=time.time()))
 
-    def captured(self) -> Captured:
-        return Captured(episode=self.episode, exchanges=tuple(self.exchanges), lost=self.lost)
+class _Stream(StreamingResponse):
+    """Events on their way out. However it ends, also before it begins, the upstream is let go and `over` is called."""
+
+    def __init__(
+        self, events: AsyncGenerator[bytes, None], pieces: AsyncGenerator[str, None], over: Callable[[], None],
+    ) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"cache-control": "no-cache"})
+        self._going = (events, pieces)
+        self._over = over
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._over()
+            for one in self._going:
+                await one.aclose()
+
+
+async def _events(
+    dialect: Dialect, first: str, pieces: AsyncGenerator[str, None],
+) -> AsyncGenerator[bytes, None]:
+    try:
+        yield dialect.piece(first)
+        async for piece in pieces:
+            if out := dialect.piece(piece):
+                yield out
+        yield dialect.end()
+    except Refused as refused:
+        yield dialect.broken(refused)
+
+
+async def _unless_gone(request: Request, work: Coroutine[None, None, Response]) -> Response:
+    """The response, or an empty one as soon as nobody waits for it any more."""
+    async with asyncio.TaskGroup() as crew:
+        working, gone = crew.create_task(work), crew.create_task(_gone(request))
+        await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
+        working.cancel()  # no more than a word to one that is done
+        gone.cancel()
+    return Response(b"") if working.cancelled() else working.result()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _refusal(dialect: Dialect, refused: Refused) -> Response:
+    headers = {"retry-after": refused.retry_after} if refused.retry_after is not None else {}
+    return Response(dialect.problem(refused), refused.status, headers, media_type="application/json")
+
+
+def _key(request: Request) -> str:
+    """The episode's key: in the address, else where SDKs put an API key."""
+    if "key" in request.path_params:
+        return str(request.path_params["key"])
+    bearer = request.headers.get("authorization", "")
+    return request.headers.get("x-api-key") or bearer.removeprefix("Bearer ").strip()
 
 
 def _taken(answer: Answer, piece: str, version: str) -> Turn | None:
@@ -196,7 +230,22 @@ def _taken(answer: Answer, piece: str, version: str) -> Turn | None:
     return turn
 
 
+def _cut(answer: Answer, version: str) -> Turn | None:
+    """What was sampled of a reply that nobody got whole; None where nothing was, or no ids came with it."""
+    try:
+        turn = answer.turn(version)
+    except EndpointFailed:
+        return None
+    if turn.prompt_token_ids is None or turn.output_token_ids is None or turn.logprobs is None:
+        return None
+    return msgspec.structs.replace(turn, finish=Finish.LENGTH)
+
+
 async def _body(request: Request) -> bytes:
+    """Raises Refused(413) as soon as it is known to be too long."""
+    said = request.headers.get("content-length", "")
+    if said.isdigit() and int(said) > _MOST_BYTES:
+        raise Refused(413, f"expected a body of at most {_MOST_BYTES} bytes, found {said}")
     content = bytearray()
     async for piece in request.stream():
         content += piece

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
+import aiohttp
 import httpx
 import msgspec
 
@@ -31,30 +32,42 @@ class ChatUpstream:
         self._url = base_url.rstrip("/") + "/chat/completions"
         self._fields = {**({"model": model} if model else {}), **(fields or {})}
         self._api_key_env = api_key_env
-        self._client = httpx.AsyncClient(
-            timeout=httpx.Timeout(read_seconds, connect=10.0, pool=read_seconds),
-            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections))
+        self._read_seconds = read_seconds
+        self._connections = connections
+        self._client: aiohttp.ClientSession | None = None
 
     async def pieces(self, asked: Asked, past: Sequence[Exchange], *, seed: int) -> AsyncGenerator[str, None]:
         body = {"seed": seed, **asked.fields, **self._fields, "logprobs": True, "return_token_ids": True}
         try:
-            async with self._client.stream("POST", self._url, json=body, headers=self._headers()) as response:
-                if response.status_code != 200:
-                    raise Refused(response.status_code, f"{self._url} refused", content=await _whole(response))
-                if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            async with self._session().post(self._url, json=body, headers=self._headers()) as response:
+                if response.status != 200:
+                    raise Refused(response.status, f"{self._url} refused", content=await _whole(response),
+                                  retry_after=response.headers.get("retry-after"))
+                if response.content_type != "text/event-stream":
                     yield (await _whole(response)).decode("utf-8", "replace")
                     return
                 events = EventStream()
-                async for piece in response.aiter_bytes():
+                async for piece in response.content.iter_any():
                     for data in events.feed(piece):
                         if data.strip() == "[DONE]":
                             return
                         yield data
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        except TimeoutError as error:
+            raise Refused(504, f"{self._url}: {type(error).__name__}: no answer in time") from error
+        except (aiohttp.ClientError, ValueError) as error:
             raise Refused(502, f"{self._url}: {type(error).__name__}: {error}") from error
 
     async def aclose(self) -> None:
-        await self._client.aclose()
+        if self._client is not None:
+            await self._client.close()
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._client is None:  # it belongs to the loop in which it is made
+            self._client = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=self._connections),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=self._read_seconds),
+                cookie_jar=aiohttp.DummyCookieJar())
+        return self._client
 
     def _headers(self) -> dict[str, str]:
         key = os.environ.get(self._api_key_env, "").strip()
@@ -165,9 +178,9 @@ class CompletionsSampler:
         await self._client.aclose()
 
 
-async def _whole(response: httpx.Response) -> bytes:
+async def _whole(response: aiohttp.ClientResponse) -> bytes:
     content = bytearray()
-    async for piece in response.aiter_bytes():
+    async for piece in response.content.iter_any():
         content += piece
         if len(content) > _MOST_BYTES:
             raise Refused(502, f"expected an answer of at most {_MOST_BYTES} bytes, found more")
