@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from quintain.env import TerminalWorld
+from quintain.env import ShellEnvironment, TerminalWorld
+from quintain.policy import ScriptedPolicy
+from quintain.rollout import Driver, tickets
 from quintain.sandbox import NativeBackend
 from quintain.tasks import open_taskset
 from quintain.types import TaskError, Verdict
@@ -33,7 +35,7 @@ assert open("/app/seed.txt").read() == "seed\\n"
 assert os.readlink("/app/link") == "seed.txt" and os.path.isdir("/app/empty")
 assert os.stat("/app/secret").st_mode & 0o777 == 0o600
 assert subprocess.run(["answer-tool"], capture_output=True, check=True).stdout == b"tool\\n"
-assert os.path.lexists("/app/leak") is False
+assert not [name for name in os.listdir("/app") if name.startswith("leak")]
 """
 SOLVE = """#!/bin/bash
 set -e
@@ -70,13 +72,11 @@ def test_a_task_that_fetches_its_tools_is_solved_by_its_author_without_a_network
 
 
 @needs_native
-@pytest.mark.parametrize("link", [
-    "/tests/check.py /app/leak", "../tests/check.py /app/leak", "/ /app/leak", "../../logs /app/leak",
-    "empty/../../tests /app/leak",
-])
-def test_no_link_crosses_that_leads_to_the_tests(link: str, tmp_path: Path) -> None:
-    folder = written(tmp_path / "task", solve=f"{SOLVE}ln -s {link}\n")
-    assert asyncio.run(verdict_of(folder, tmp_path / "cache")).solved  # the check asserts that the link is not there
+def test_no_link_crosses_that_leads_to_the_tests(tmp_path: Path) -> None:
+    targets = ("/tests/check.py", "../tests/check.py", "/", "../../logs", "empty/../../tests")
+    links = "".join(f"ln -s {target} /app/leak{n}\n" for n, target in enumerate(targets))
+    folder = written(tmp_path / "task", solve=SOLVE + links)
+    assert asyncio.run(verdict_of(folder, tmp_path / "cache")).solved  # the check asserts that no link is there
 
 
 @needs_native
@@ -93,3 +93,59 @@ def test_what_the_host_lacks_is_told_before_anything_is_opened(tmp_path: Path) -
     world = TerminalWorld(NativeBackend(), cache=tmp_path / "cache", bases={"*": "host"})
     with pytest.raises(TaskError, match=r"environment/Dockerfile:2: .*no-such-package-anywhere"):
         world.image(item)
+
+
+SERVED = """import http.server, os
+class Said(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        text = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200); self.end_headers()
+        self.wfile.write(text.upper() + b"".join(b"seen" for p in ("/tests", "/logs/verifier") if os.path.exists(p)))
+http.server.ThreadingHTTPServer(("127.0.0.1", 8123), Said).serve_forever()
+"""
+ASKS = """import random, threading, urllib.request
+def ask(text):
+    assert urllib.request.urlopen("http://localhost:8123/", text.encode(), 20).read().strip() == text.upper().encode()
+def note(text):
+    ask(text); good.append(text)
+good = []
+asked = [threading.Thread(target=note, args=("a" * random.randrange(200_000),)) for _ in range(4)]
+for one in asked: one.start()
+for one in asked: one.join()
+assert len(good) == 4
+for _ in range(3): ask("once more")
+"""
+SERVES = f"{SOLVE}cat > s.py <<'END'\n{SERVED}END\nnohup python3 s.py > log 2>&1 &\n" \
+    "until (exec 3<>/dev/tcp/127.0.0.1/8123) 2>/dev/null; do sleep 0.05; done\n"
+FORGES = "#!/bin/bash\n(while true; do mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; sleep 0.02; done) &\n" \
+    "nohup python3 -m http.server 8123 > /dev/null 2>&1 &\nsleep 0.3\n"
+
+
+def serving(root: Path, solve: str) -> Path:
+    folder = written(root, solve=solve)
+    (folder / "tests" / "check.py").write_text(CHECK + ASKS)
+    return folder
+
+
+@needs_native
+def test_what_is_left_running_writes_no_reward(tmp_path: Path) -> None:
+    assert not asyncio.run(verdict_of(serving(tmp_path / "task", FORGES), tmp_path / "cache")).solved
+
+
+@needs_native
+def test_services_left_running_are_asked_and_see_neither_tests_nor_reward_whoever_left_them(tmp_path: Path) -> None:
+    (item,) = open_taskset(str(serving(tmp_path / "task", SERVES)))
+
+    async def play() -> bool:
+        async with NativeBackend(engines=1) as backend:
+            world = TerminalWorld(backend, cache=tmp_path / "cache", bases={"*": "host"})
+            await world.make(item, item.exam.oracle or {}, oracle=True)  # never judged: it ends with the house
+            made = await world.make(item, item.exam.oracle or {}, oracle=True)
+            verdict = await world.grade(item, made.trees)
+            shell = ShellEnvironment(backend, cache=tmp_path / "cache", bases={"*": "host"})
+            (ticket,) = tickets(item, size=1, seed=0)
+            said = [f"```bash\n{SERVES}\n```", "SUBMIT"]
+            policy = ScriptedPolicy({item.task.id: said})
+            return verdict.solved and (await Driver(shell, policy, lambda event: None).play(ticket)).solved
+
+    assert asyncio.run(play())

@@ -24,7 +24,9 @@ import msgspec
 from quintain.sandbox import Backend, Interactive, Process
 from quintain.types import MEBIBYTE, FaultKind, HouseError, Limits, Outcome, TaskError
 
-READY_SECONDS = 20.0
+READY_SECONDS = 10.0
+#: How often it is looked whether what does not listen yet still lives.
+_LOOK_SECONDS = 0.3
 #: The longest that the tests of one verdict may take.
 PROBE_SECONDS = 180.0
 _LINE_BYTES = 32 * MEBIBYTE
@@ -193,11 +195,20 @@ class Field:
             await self._crash(service.name)
         process = await self.box.start(service.argv, env=service.env, cwd=_WORK, linger=True)
         self._running[service.name] = process
-        listens = await self._relayed({"do": "wait", "port": service.port, "seconds": READY_SECONDS})
-        if listens is not True:
+        if not await self._listens(process, service.port):
             ended = await self._crash(service.name)
             raise _Refused(f"{service.name} does not listen on port {service.port}: "
                            f"{(ended.text + ended.error_text).strip()[-400:]}")
+
+    async def _listens(self, process: Process, port: int) -> bool:
+        """Waits for it no longer than anything of the process lives."""
+        until = time.monotonic() + READY_SECONDS
+        while True:
+            lived = not process.gone
+            if await self._relayed({"do": "wait", "port": port, "seconds": _LOOK_SECONDS}) is True:
+                return True
+            if not lived or time.monotonic() >= until:
+                return False
 
     async def _crash(self, name: str) -> Outcome:
         process = self._running.pop(name, None)

@@ -14,8 +14,8 @@ from typing import NotRequired, TypedDict, cast
 
 import msgspec
 
-from quintain.env.terminal import crossing
-from quintain.grade import Frozen, World
+from quintain.env.terminal import TerminalWorld, crossing
+from quintain.grade import Frozen
 from quintain.sandbox import Backend, Forking, Interactive, Networked, Session, Snapshot, Snapshots
 from quintain.tasks import Item, ScriptSuite
 from quintain.types import FaultKind, HouseError, Limits, Network, Outcome, Task, TaskError
@@ -51,7 +51,10 @@ class Workplace:
 
     def __init__(
         self, suite: ScriptSuite, box: Interactive, shell: Session, env: Mapping[str, str], stack: AsyncExitStack,
+        world: TerminalWorld | None = None,
     ) -> None:
+        """With a world, services that listen when the place ends live on for it to ask."""
+        self._world = world
         self._suite = suite
         self._box = box
         self.env = dict(env)
@@ -62,7 +65,7 @@ class Workplace:
 
     @classmethod
     async def opened(
-        cls, item: Item, world: World, backend: Backend, *, network: Network, allow: Sequence[str] = (),
+        cls, item: Item, world: TerminalWorld, backend: Backend, *, network: Network, allow: Sequence[str] = (),
         snapshot: Snapshot | None = None,
     ) -> Workplace:
         """A fresh one, with the task's files and what its steps bring along; or one with the files of a snapshot.
@@ -87,7 +90,8 @@ class Workplace:
                                 kind=FaultKind.TASK_ENVIRONMENT)
             if snapshot is None:
                 await _furnished(box, suite, item.task, env)
-            return cls(suite, box, Session(box, item.task.id, env, suite.workdir), env, stack.pop_all())
+            return cls(suite, box, Session(box, item.task.id, env, suite.workdir), env, stack.pop_all(),
+                       world if world.lasts(item) else None)
         raise AssertionError("the stack swallows no exception")
 
     async def catch_up(self, commands: Sequence[str], *, limits: Limits) -> Outcome | None:
@@ -124,11 +128,16 @@ class Workplace:
         await self._shell.run(command, timeout=_STATE_SECONDS)
 
     async def frozen(self, *, final: bool) -> Frozen:
-        """The files that cross, as they are now; `final` ends the place. Raises HouseError."""
+        """The files that cross, as they are now; `final` ends the place, but for services that tests will ask. Raises
+        HouseError."""
         if self.tree is not None:
             return self.tree
         for command in self._suite.collect:
             await self._box.run(["sh", "-c", command], cwd=self._suite.workdir, limits=_within(_COLLECT_SECONDS))
+        if final and self._world is not None:
+            self.tree = await self._world.left(self._box, self._suite, self._stack)
+            await self.close()
+            return self.tree
         named = tuple(path for step in self._suite.steps for path in step.artifacts)
         await self._box.pause()
         try:

@@ -5,8 +5,8 @@ fetch their own tools there are stand-ins (`_stand_ins`). Of an answer that is j
 crosses too: folders, modes, links, and commands of its own below /usr/local.
 
 Covers: no link crosses that leads to the tests, the reward or the oracle, by itself or through another; no command
-that another of its name would be taken for. Does not cover: what a task needs that the host lacks (it is refused, and
-told); processes that an answer left running, which end before it is judged.
+that another of its name would be taken for; services that an answer left running are asked where they live (`_alive`).
+Does not cover: what a task needs that the host lacks (it is refused, and told).
 """
 
 from __future__ import annotations
@@ -21,23 +21,26 @@ import sysconfig
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import cast
 
 import msgspec
 
 from quintain.env import _stand_ins
+from quintain.env._alive import Joined, Lasting, Living, Waiting, ports_of
 from quintain.env._ops_judge import KIND, judge_ops
-from quintain.grade import Frozen, World, check_script, freeze
-from quintain.sandbox import Snapshot
+from quintain.grade import Frozen, Made, World, check_script, freeze
+from quintain.sandbox import Backend, Forking, Interactive, Snapshot, Snapshots
 from quintain.tasks import Item, Lacking, Needs, ScriptSuite, bases_of, context_digest, for_the_host
-from quintain.types import FaultKind, Network, TaskError, Verdict, content_digest
+from quintain.types import FaultKind, HouseError, Network, TaskError, Verdict, content_digest
 
 #: Where what is no regular file is told, for the sandbox of the judge.
 RESTORE = "var/lib/quintain/restore.sh"
 MAX_RESTORED = 5000
 _START = f'sh /{RESTORE}; rm -rf /{PurePosixPath(RESTORE).parent}; exec "$@"'
-_CLOSED = ("tests", "logs", "solution", "proc", "sys", "dev", "opt/quintain")
+_CLOSED = ("tests", "logs", "solution", "proc", "sys", "dev", "opt/quintain", "var/lib/quintain")
 #: Commands that come with packages of another name.
 _COMMANDS = {
     "build-essential": "gcc", "python3-pip": "pip3", "python3-venv": "python3", "python3-dev": "python3",
@@ -54,6 +57,13 @@ _NEVER_MISSED = frozenset({"tmux", "asciinema", "ca-certificates", "apt-transpor
 
 class TerminalWorld(World):
     """As `World`; tasks whose images come from the host (`bases` says `host` for them) are built as said above."""
+
+    def __init__(
+        self, backend: Snapshots, *, cache: Path, bases: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None, network: Network = Network.NONE,
+    ) -> None:
+        super().__init__(backend, cache=cache, bases=bases, variables=variables, network=network)
+        self._waiting = Waiting()
 
     def image(self, item: Item, word: str | None = None) -> str:
         word = item.task.image if word is None else word
@@ -98,19 +108,73 @@ class TerminalWorld(World):
             return super().frozen(snapshot, suite, artifacts)
         return crossing(snapshot, suite, artifacts=artifacts)
 
-    async def grade(self, item: Item, trees: Sequence[Frozen]) -> Verdict:
+    @staticmethod
+    def lasts(item: Item) -> bool:
+        """Whether what an answer leaves running is asked by the tests, as in Terminal-Bench."""
         suite = item.exam.hidden
+        return (item.task.kind != KIND and isinstance(suite, ScriptSuite) and not suite.steps and not suite.image
+                and "/" in suite.artifacts)
+
+    async def make(self, item: Item, answer: Mapping[str, bytes], *, oracle: bool = False) -> Made:
+        """As `World.make`; where the script leaves services that listen, their sandbox lives until `grade` is given
+        the tree, or many others wait."""
+        suite = item.exam.hidden
+        if not self.lasts(item) or not isinstance(suite, ScriptSuite):
+            return await super().make(item, answer, oracle=oracle)
+        env = self.resolved({**suite.answer_env, **(suite.oracle_env if oracle else {})}, item.task)
+        limits = item.task.limits.episode
+        async with AsyncExitStack() as stack:
+            (box,) = await stack.enter_async_context(
+                self._backend.open(self.image(item), limits=limits, network=self._network))
+            if not (hasattr(box, "start") and hasattr(box, "snapshot")):
+                raise HouseError(FaultKind.SANDBOX_CREATE_FAILED, f"the backend {self._backend.name!r} keeps no files "
+                                 "and services: use native")
+            place = cast(Interactive, box)
+            await place.files.make_dir(suite.workdir)
+            base = suite.root.rstrip("/")
+            await place.files.write_many({f"{base}/{path}": content for path, content in item.task.files.items()})
+            outcome = await self._script(Lasting(place), item, answer, env, limits)
+            for command in suite.collect:
+                await place.run(["sh", "-c", command], cwd=suite.workdir, env=env)
+            tree = await self.left(place, suite, stack)
+        return Made(trees=(tree,), outcomes=(outcome,))
+
+    async def left(self, box: Interactive, suite: ScriptSuite, stack: AsyncExitStack) -> Frozen:
+        """What crosses of a sandbox. Where something listens in it, it lives on, and `stack`, which would have ended
+        it, is emptied."""
+        ports = await ports_of(box)
+        await box.pause()
+        try:
+            tree = self.frozen(await cast(Forking, box).snapshot(), suite, ())
+        finally:
+            await box.resume()
+        return await self._waiting.keep(tree, Living(box=box, ports=ports, stack=stack.pop_all())) if ports else tree
+
+    async def grade(self, item: Item, trees: Sequence[Frozen]) -> Verdict:
         if item.task.kind == KIND:
             return await judge_ops(self._backend, item, trees[-1], restore=RESTORE)
-        if not isinstance(suite, ScriptSuite) or not any(RESTORE in tree.files for tree in trees):
+        async with AsyncExitStack() as stack:
+            backend: Backend = self._backend
+            taken: list[Frozen] = []
+            for given in trees:
+                tree, living = self._waiting.take(given)
+                taken.append(tree)
+                if living is not None:
+                    stack.push_async_callback(living.stack.aclose)
+                    backend = Joined(self._backend, living)
+            return await self._by_script(item, taken, backend)
+
+    async def _by_script(self, item: Item, trees: Sequence[Frozen], backend: Backend) -> Verdict:
+        suite = item.exam.hidden
+        if not isinstance(suite, ScriptSuite):
             return await super().grade(item, trees)
+        head = ("sh", "-c", _START, "start") if any(RESTORE in tree.files for tree in trees) else ()
         starting = msgspec.structs.replace(
             suite, answer_env=self.resolved(suite.answer_env, item.task), env=self.resolved(suite.env, item.task),
-            argv=("sh", "-c", _START, "start", *suite.argv),
-            steps=tuple(msgspec.structs.replace(step, argv=("sh", "-c", _START, "start", *step.argv))
-                        for step in suite.steps))
+            argv=(*head, *suite.argv),
+            steps=tuple(msgspec.structs.replace(step, argv=(*head, *step.argv)) for step in suite.steps))
         verdict = await check_script(
-            self._backend, starting, trees, image=self.image(item, suite.image or None),
+            backend, starting, trees, image=self.image(item, suite.image or None),
             limits=item.task.limits.command, network=self._network)
         return msgspec.structs.replace(verdict, suite=content_digest(suite))
 
@@ -149,7 +213,7 @@ def _has_distribution(name: str) -> bool:
 def crossing(snapshot: Snapshot, suite: ScriptSuite, *, artifacts: Sequence[str] = ()) -> Frozen:
     """`freeze`, and where all of an answer crosses also what is no regular file, as a script in `RESTORE`."""
     tree = freeze(snapshot, suite, artifacts=artifacts)
-    files = {path: content for path, content in tree.files.items() if path != RESTORE and not _is_closed(path)}
+    files = {path: content for path, content in tree.files.items() if not _is_closed(path)}
     gone = tuple(path for path in tree.removed if not _is_closed(path) and path != "opt")
     tree = msgspec.structs.replace(tree, files=files, executable=tree.executable & files.keys(), removed=gone)
     if "/" not in suite.artifacts:
