@@ -1,7 +1,7 @@
 """The learner behind `quintain train`: it repairs programs, first as it was shown, then by trial, error and feedback.
 
 A state is a task with the attempts made at it so far. From each state of a batch the policy draws G edits; each becomes
-a program that is executed, and the group's rewards, compared with each other, move the policy (MaxRL, by CISPO's loss).
+a program that is executed, and the group's rewards, compared with each other, move the policy (GRPO with PPO's clip).
 Most draws of a group are alike, so that few programs make many comparisons. One draw of a group is led: to an edit
 whose program solved the task before (the faults of a function share their exam, and from each an edit leads to the
 function), or else to the likeliest that nobody has tried, so that what is hard is found out and not forgotten. `fresh`
@@ -28,11 +28,11 @@ import msgspec
 import torch
 from torch import Tensor
 
-from quintain.train.advantage import maxrl
+from quintain.train.advantage import grpo
 from quintain.train.control import Control, controlled
 from quintain.train.judging import Judged, Lost, Memory
 from quintain.train.loop import TwoStages
-from quintain.train.loss import Aggregation, aggregate, cispo
+from quintain.train.loss import aggregate, ppo_clip
 from quintain.train.repair_features import Features
 from quintain.train.repair_policy import Batch, RepairNet, likeliest
 from quintain.train.repair_problem import MOST_ATTEMPTS, Demo, Drawn, Problem, RepairSettings, lead_of
@@ -251,7 +251,7 @@ class RepairLearner(TwoStages):
 
     def _learn(self, drawn: Drawn, rewards: Sequence[Sequence[float | None]]) -> dict[str, float]:
         """Move the parameters by a batch whose rewards are known."""
-        advantages = [maxrl(row) for row in rewards]
+        advantages = [grpo(row) for row in rewards]
         mask = torch.tensor([[float(a is not None) for a in row] for row in advantages])
         advantage = torch.tensor([[a or 0.0 for a in row] for row in advantages])
         useful = [any(row) for row in advantages]
@@ -266,9 +266,7 @@ class RepairLearner(TwoStages):
                                for task, tried in zip(drawn.tasks, drawn.tried, strict=True)])
             entropy = _entropy(logp)
             new = logp.gather(1, picks)
-            # each state the same, however many of its draws were measured
-            loss = aggregate(cispo(new, old, advantage, mask), mask, Aggregation.SEQ_MEAN)
-            loss = loss - self.settings.entropy * entropy
+            loss = aggregate(ppo_clip(new, old, advantage, mask), mask) - self.settings.entropy * entropy
             self._descend(loss, self._rate())
         apart = (old - new.detach()) * mask  # of the draws, in nats: before the last pass
         return {**told, "entropy": entropy.item(), "loss": loss.item(),
