@@ -30,7 +30,7 @@ def oracle(item: Item) -> Mapping[str, bytes]:
 
 
 #: Of the sets with a thousand and with 427 of its tasks each so manieth is tried.
-MBPP_STEP = 4
+MBPP_STEP = 12
 
 
 def solved(results: Mapping[str, Mapping[str, bool]], item: Item) -> bool:
