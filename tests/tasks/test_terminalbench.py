@@ -75,3 +75,17 @@ def test_a_malformed_directory_is_refused(files: dict[str, str], said: str, tmp_
     with pytest.raises(TaskError) as error:
         list(open_taskset(str(path)))
     assert said in str(error.value)
+
+
+def test_a_compose_file_beside_a_harbor_task_sets_its_variables_and_tells_what_is_not_there(tmp_path: Path) -> None:
+    compose = "services:\n  main:\n    environment: [A=1, 'B=${B}', C]\n    working_dir: /srv\n  db: {image: x}\n"
+    small = {**harbors.SMALL, "environment/docker-compose.yaml": compose,
+             "task.toml": 'schema_version = "1.4"\n[environment]\nenv = {A = "2"}\n'}
+    found = open_taskset(str(harbors.write(tmp_path / "small", small)))
+    (suite,) = [item.exam.hidden for item in found]
+    assert isinstance(suite, ScriptSuite) and suite.answer_env == {"A": "2", "B": "${B:-}"}
+    assert suite.workdir == "/srv"
+    table = compose.replace("[A=1, 'B=${B}', C]", "{A: true, B: 3}")
+    small["environment/docker-compose.yaml"] = table
+    (item,) = open_taskset(str(harbors.write(tmp_path / "table", small)))
+    assert isinstance(item.exam.hidden, ScriptSuite) and item.exam.hidden.answer_env == {"A": "2", "B": "3"}

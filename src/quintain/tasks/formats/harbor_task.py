@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from quintain.tasks.exam import Exam, Item
+from quintain.tasks.formats.compose import container_of
 from quintain.tasks.formats.dockerfile import workdir_of
 from quintain.tasks.formats.harbor_config import (
     VERSIONS,
@@ -29,6 +30,7 @@ from quintain.types import MEBIBYTE, Entry, Grading, Limits, Network, Scopes, Ta
 
 #: The name of the format in a `Package`.
 FORMAT = "harbor"
+COMPOSE = "environment/docker-compose.yaml"
 #: What a separate verifier is given without being asked.
 PUBLISHED = "/logs/artifacts"
 #: An answer that does nothing, as Harbor's `nop` agent.
@@ -206,13 +208,14 @@ def _asked(tree: Tree, config: Config) -> str:
 
 def _suite(task: HarborTask) -> ScriptSuite:
     tree, config = task.tree, task.config
-    verifier = config.verifier
-    workdir = config.environment.workdir or _workdir(tree) or "/app"
+    verifier, own = config.verifier, container_of(tree, COMPOSE, name="main")
+    workdir = config.environment.workdir or own.workdir or _workdir(tree) or "/app"
+    env = {**own.env, **config.environment.env}
     named = tuple(dict.fromkeys([PUBLISHED, *_sources(config.artifacts, workdir)]))
     tests = tree.below("tests") or {}
     return ScriptSuite(
         files=tests, argv=_argv(tree, "tests/test.sh"), workdir=workdir,
-        artifacts=named if verifier.separate else ("/",), env=verifier.env, answer_env=config.environment.env,
+        artifacts=named if verifier.separate else ("/",), env=verifier.env, answer_env=env,
         oracle_env=config.solution.env, image=_verifier_image(config, tests),
         wall_seconds=verifier.timeout_sec, collect=tuple(h.command for h in verifier.collect if h.service == "main"),
         steps=tuple(_steps(tree, config, workdir)), blend=Blend(config.multi_step_reward_strategy or "mean"),
@@ -308,6 +311,9 @@ def _notes(tree: Tree, parsed: Parsed) -> Iterator[Note]:
     for name in tree.children(""):
         if name not in _KNOWN:
             yield Note(kind=NoteKind.UNKNOWN, file=name, message="kept as it is; it means nothing here")
+    if others := container_of(tree, COMPOSE, name="main").others:
+        yield Note(kind=NoteKind.LOSS, file=COMPOSE,
+                   message=f"a sandbox is one container: {', '.join(others)} will not be there")
     if tree.below("environment") is None and not config.environment.docker_image:
         yield Note(kind=NoteKind.WARNING, file="environment", message="not there: the host's own system is used")
     yield from _weightless(config)

@@ -7,24 +7,23 @@ written as one. All keys of task.yaml that Harbor has no place for are kept unde
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import tomli_w
 
 from quintain.tasks.base import PublicSet
 from quintain.tasks.exam import Item
+from quintain.tasks.formats.compose import container_of, read_yaml
 from quintain.tasks.formats.harbor_task import item_of, read_task
 from quintain.tasks.formats.taskfile import fitted
 from quintain.tasks.formats.tree import Tree, read_tree
 from quintain.tasks.names import check_id
 from quintain.tasks.taskset import Taskset
-from quintain.types import FaultKind, TaskError
+from quintain.types import TaskError
 
 _APART = ("task.yaml", "docker-compose.yaml", "run-tests.sh", "solution.sh", "solution.yaml")
 _HEAD = b"#!/bin/bash\nexport TEST_DIR=/tests\n(\n"
@@ -89,9 +88,12 @@ def _folders(root: Path) -> Iterator[Path]:
 def as_harbor(tree: Tree) -> Tree:
     """The Harbor directory that says the same. Raises TaskError for what is missing or malformed, and for a task of
     several services."""
-    table = _yaml(tree, "task.yaml")
+    table = read_yaml(tree, "task.yaml")
     said = fitted(table, TaskYaml, text="", file=f"{tree.name}/task.yaml")
-    service = _service(tree)
+    own = container_of(tree, "docker-compose.yaml")
+    if own.others:
+        raise tree.error(f"expected one service, found others: {', '.join(own.others)}: a sandbox is one",
+                         "docker-compose.yaml")
     if "run-tests.sh" not in tree.files:
         raise tree.error("expected a script, found none", "run-tests.sh")
     tests = tree.files["run-tests.sh"]
@@ -102,8 +104,9 @@ def as_harbor(tree: Tree) -> Tree:
         "schema_version": "1.4", "metadata": _without_none(metadata),
         "agent": {"timeout_sec": said.max_agent_timeout_sec}, "verifier": {"timeout_sec": said.max_test_timeout_sec},
     }
-    if said_there := _environment(service):
-        config["environment"] = said_there
+    if own.env or own.workdir:
+        config["environment"] = {**({"env": own.env} if own.env else {}),
+                                 **({"workdir": own.workdir} if own.workdir else {})}
     apart = {path for path in tree.files if path in _APART or path.startswith("tests/")}
     files = {
         "task.toml": tomli_w.dumps(config).encode(), "instruction.md": said.instruction.encode(),
@@ -124,54 +127,11 @@ def _solution(tree: Tree) -> bytes | None:
         return tree.files["solution.sh"]
     if "solution.yaml" not in tree.files:
         return None
-    steps = _yaml(tree, "solution.yaml", many=True)
+    steps = read_yaml(tree, "solution.yaml", many=True)
     commands = [step.get("command") if isinstance(step, dict) else None for step in steps]
     if not all(isinstance(command, str) for command in commands):
         raise tree.error("expected a list of tables with a command each", "solution.yaml")
     return ("#!/bin/bash\n" + "".join(f"{command}\n" for command in commands)).encode()
-
-
-def _service(tree: Tree) -> dict[str, object]:
-    """The one service of docker-compose.yaml. Raises TaskError for several."""
-    if "docker-compose.yaml" not in tree.files:
-        return {}
-    services = _yaml(tree, "docker-compose.yaml").get("services")
-    if isinstance(services, dict) and len(services) > 1:
-        raise tree.error(f"expected one service, found {', '.join(map(str, services))}: a sandbox is one",
-                         "docker-compose.yaml")
-    service = next(iter(services.values()), None) if isinstance(services, dict) else None
-    return service if isinstance(service, dict) else {}
-
-
-def _environment(service: dict[str, object]) -> dict[str, object]:
-    """What a service sets, without what Terminal-Bench itself fills in."""
-    given = service.get("environment")
-    pairs = given.items() if isinstance(given, dict) else (
-        (str(line).partition("=")[0], str(line).partition("=")[2]) for line in given or ()
-    ) if isinstance(given, list) else ()
-    env = {str(key): "" if value is None else str(value) for key, value in pairs}
-    env = {key: value for key, value in env.items() if "T_BENCH" not in value and key != "TEST_DIR"}
-    workdir = service.get("working_dir")
-    return {**({"env": env} if env else {}), **({"workdir": workdir} if isinstance(workdir, str) else {})}
-
-
-def _yaml(tree: Tree, file: str, *, many: bool = False) -> Any:
-    try:
-        yaml = importlib.import_module("yaml")
-    except ImportError as error:
-        raise TaskError("PyYAML is not installed: pip install 'quintain[terminal-bench]'",
-                        kind=FaultKind.TASK_ENVIRONMENT) from error
-    if file not in tree.files:
-        raise tree.error("expected a file, found none", file)
-    try:
-        found = yaml.safe_load(tree.files[file])
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        said = getattr(error, "problem", None) or error
-        raise tree.error(f"expected YAML: {said}", file, mark.line + 1 if mark else None) from error
-    if not isinstance(found, list if many else dict):
-        raise tree.error(f"expected a {'list' if many else 'table'}, found {type(found).__name__}", file)
-    return found
 
 
 def _without_none(value: object) -> object:
