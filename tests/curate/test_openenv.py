@@ -50,6 +50,7 @@ def test_a_harbor_directory_is_measured_and_another_one_is_skipped(tmp_path: Pat
 
 
 @needs_native
+@pytest.mark.bridge("openenv", "theirs drives ours", "its registry of validation graders runs one of ours")
 def test_their_own_registry_takes_and_runs_them(tmp_path: Path) -> None:
     graders = pytest.importorskip("openenv.validation.graders", reason="openenv is not installed")
     registry = graders.GraderRegistry()
