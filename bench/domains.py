@@ -3,7 +3,7 @@
 Per family the JSON line has `tasks`, `oracle` and `null` (shares of the tasks that the author's answer and the null
 answers solve), `hacks` and `hacks_paid` (tricks tried, and paid), with `--admit` also `admitted` (by the gate of
 `quintain admit --quick`), and the seconds of CPU. What did not come out as it should is printed above it. Everything is
-asked, run and judged by the house that `quintain run` opens.
+asked, run and judged by the house that `quintain run` opens. How far it is, is told on stderr.
 
 A family is one entry of FAMILIES: the set's name for `open_taskset`, and the tricks for one of its tasks, each a name
 and the replies of an episode, one a turn.
@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -138,18 +140,29 @@ FAMILIES: dict[str, Family] = {
 }
 
 
+#: No two episodes of a house may have the same name: a shell belongs to a name.
+ROUNDS = itertools.count(1)
+
+
 class Played(NamedTuple):
     what: str
     episode: Episode
 
 
 async def play(environment: Environment, room: asyncio.Semaphore, item: Item, what: str, said: Sequence[str]) -> Played:
-    """One episode of prepared replies; afterwards the policy gives up."""
-    (ticket,) = tickets(item, size=1, seed=0)
+    """One episode of prepared replies, with a name of its own; afterwards the policy gives up."""
+    (ticket,) = tickets(item, size=1, seed=0, round=next(ROUNDS))
     driver = Driver(environment, ScriptedPolicy({item.task.id: said}), lambda event: None,
                     patience=Patience(run_seconds=600.0, grade_seconds=1200.0))
     async with room:
-        return Played(what, await driver.play(ticket))
+        began = time.monotonic()
+        episode = await driver.play(ticket)
+        tell(f"{item.task.id}: {what}: solved={episode.solved}, {time.monotonic() - began:.1f} s")
+        return Played(what, episode)
+
+
+def tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 async def figures_of(
@@ -193,6 +206,7 @@ async def admitted(name: str, tasks: Taskset) -> int:
     async with open_site(sandboxes=2 * len(os.sched_getaffinity(0)), bases={}) as site:
         async for one in admit(tasks, site, standard_checks(neighbours=neighbours_of(tasks), quick=True)):
             good = one.ruling.value == "admitted"
+            tell(f"{one.task}: {one.ruling.value}")
             count += good
             if not good:
                 print(f"{name}: {one.task}: {one.ruling.value}: {'; '.join(p.text for p in one.problems)}")

@@ -25,11 +25,12 @@ _COMMAND = Limits(wall_seconds=60.0, cpu_seconds=60.0, memory_bytes=1024 * MEBIB
 LIMITS = Scopes(
     episode=Limits(wall_seconds=1800.0, cpu_seconds=600.0, memory_bytes=1024 * MEBIBYTE, processes=256, turns=30),
     turn=Limits(wall_seconds=200.0, cpu_seconds=100.0, memory_bytes=1024 * MEBIBYTE, processes=256), command=_COMMAND)
-_HOW = """
-
-All lies below `/work`: programs in `bin` (each says in its head what it reads; changing them changes nothing), \
-configuration in `etc`, data in `var`. It is started by `{start}` in `/work`. When you have handed in, it is started \
-from the files that you leave, asked from outside, killed, started again and asked again."""
+_HOW = """Programs lie in `bin` (each says in its head what it reads; changing them changes nothing), configuration in
+`etc`, data in `var`. When you have handed in, it is started from the files that you leave, asked from outside, killed,
+started again and asked again.
+"""
+#: What all tasks say alike is short, so that it makes no task like another; the rest is in `README`.
+_WHERE = "\n\nIn `/work`, started there by `{start}`; `README` says how it is judged."
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,12 +97,12 @@ def item_of(row: Row) -> Item:
     plan = {"services": [{"name": "all", "argv": argv, "port": row.port}],
             "keep": {f"/work/bin/{name}": text for name, text in programs().items()}}
     probe = suite_of(f"import random\n\nimport field\n\n\n{row.tests.strip()}\n", plan)
-    given = {**{f"bin/{name}": text for name, text in programs().items()}, **row.files}
+    given = {**{f"bin/{name}": text for name, text in programs().items()}, "README": _HOW, **row.files}
     scripts = tuple({"solve.sh": f"#!/bin/bash\n{text.strip()}\n".encode()} for text in ("true", *row.wrong))
     return Item.sealed(
         Exam(hidden=ScriptSuite(files=probe.files, artifacts=("/",), required=probe.required,
                                 argv=("/tests/test_probe.py",)),
              oracle={"solve.sh": f"#!/bin/bash\nset -e\n{row.mend.strip()}\n".encode()}, null=scripts),
         id=f"ops/{row.name}", kind=KIND, files={f"work/{path}": text.encode() for path, text in given.items()},
-        instructions=row.about.strip() + _HOW.format(start=" ".join(argv)), image="host+rw",
+        instructions=row.about.strip() + _WHERE.format(start=" ".join(argv)), image="host+rw",
         entry=Entry(path="solve.sh", language="shell"), grading=Grading.ON_SUBMIT, limits=LIMITS, tags=(KIND,))
