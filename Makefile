@@ -64,8 +64,15 @@ nodes: ray
 bridges:
 	test -x .venv-bridges/bin/python || $(PYTHON) -m venv .venv-bridges
 	.venv-bridges/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	.venv-bridges/bin/python .ci/torch_cpu.py
 	.venv-bridges/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' --group bridges
-	.venv-bridges/bin/python -m pytest tests/bridges tests/train/test_adapters.py tests/train/test_trl.py \
+	test -x .venv-bridges/verifiers/bin/python || $(PYTHON) -m venv .venv-bridges/verifiers
+	.venv-bridges/verifiers/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	.venv-bridges/verifiers/bin/python -m pip install --quiet --disable-pip-version-check -e . pytest hypothesis --group bridges-verifiers
+	rm -f docs/rooms/bridges-table.md
+	.venv-bridges/bin/python -m pytest tests/bridges tests/curate/test_openenv.py tests/serve/test_gateway_sdks.py tests/train/test_adapters.py \
+	  tests/train/test_trl.py --bridges-table docs/rooms/bridges-table.md
+	.venv-bridges/verifiers/bin/python -m pytest tests/bridges/test_gymnasium.py tests/train/test_adapters.py \
 	  --bridges-table docs/rooms/bridges-table.md
 
 clean:

@@ -1,4 +1,5 @@
-"""`--bridges-table FILE` writes a row for each test that has passed against somebody else's package."""
+"""`--bridges-table FILE` writes a row for each test that has passed against somebody else's package. Rows that stand
+there stay, unless this run has tests for their package and the package itself."""
 
 from __future__ import annotations
 
@@ -45,7 +46,19 @@ class _Table:
 
     def pytest_sessionfinish(self) -> None:
         day = datetime.datetime.now(datetime.UTC).date().isoformat()
-        rows = sorted({self._rows[node] for node in self._passed})
-        lines = [f"| {package} | {metadata.version(package)} | {direction} | {what} | {day} |\n"
-                 for package, direction, what in rows]
-        self._target.write_text(_HEAD + "".join(lines))
+        rows = {self._rows[node] for node in self._passed}
+        lines = {f"| {package} | {metadata.version(package)} | {direction} | {what} | {day} |\n"
+                 for package, direction, what in rows}
+        here = {package for package, *_ in self._rows.values() if _there(package)}
+        self._target.write_text(_HEAD + "".join(sorted(lines | self._standing(here))))
+
+    def _standing(self, here: set[str]) -> set[str]:
+        """The rows of packages that this run knows nothing of."""
+        if not self._target.exists():
+            return set()
+        rows = self._target.read_text().removeprefix(_HEAD).splitlines(keepends=True)
+        return {row for row in rows if row.split(" | ")[0].removeprefix("| ") not in here}
+
+
+def _there(package: str) -> bool:
+    return bool(list(metadata.distributions(name=package)))

@@ -46,6 +46,7 @@ def check(model: ScriptedModel, captured: Captured) -> None:
     assert sum(row.trained_tokens for row in rows) == sum(len(ids) for _, ids, _ in model.sampled)
 
 
+@pytest.mark.bridge("openai", "theirs drives ours", "chat.completions: tools, streamed and whole, every token recorded")
 @STREAMS
 def test_openais_chat_completions_with_a_tool(stream: bool) -> None:
     openai = pytest.importorskip("openai", reason="needs OpenAI's SDK: pip install openai")
@@ -75,6 +76,7 @@ def test_openais_chat_completions_with_a_tool(stream: bool) -> None:
     asyncio.run(play())
 
 
+@pytest.mark.bridge("openai", "theirs drives ours", "responses: tools, streamed and whole, every token recorded")
 @STREAMS
 @pytest.mark.parametrize("named", [False, True], ids=["repeated", "by_id"])
 def test_openais_responses_with_a_tool(stream: bool, named: bool) -> None:
@@ -110,6 +112,7 @@ def test_openais_responses_with_a_tool(stream: bool, named: bool) -> None:
     asyncio.run(play())
 
 
+@pytest.mark.bridge("anthropic", "theirs drives ours", "messages: tools, streamed and whole, every token recorded")
 @STREAMS
 def test_anthropics_messages_with_a_tool(stream: bool) -> None:
     anthropic = pytest.importorskip("anthropic", reason="needs Anthropic's SDK: pip install anthropic")
@@ -142,6 +145,7 @@ def test_anthropics_messages_with_a_tool(stream: bool) -> None:
     asyncio.run(play())
 
 
+@pytest.mark.bridge("openai", "theirs drives ours", "its own errors for what goes wrong upstream")
 @TROUBLES
 @pytest.mark.parametrize("way", ["chat", "responses"])
 def test_what_goes_wrong_upstream_is_an_error_of_openais_own(way: str, model: str, error: str, stream: bool) -> None:
@@ -172,6 +176,7 @@ def test_what_goes_wrong_upstream_is_an_error_of_openais_own(way: str, model: st
     asyncio.run(play())
 
 
+@pytest.mark.bridge("anthropic", "theirs drives ours", "its own errors for what goes wrong upstream")
 @TROUBLES
 def test_what_goes_wrong_upstream_is_an_error_of_anthropics_own(model: str, error: str, stream: bool) -> None:
     anthropic = pytest.importorskip("anthropic", reason="needs Anthropic's SDK: pip install anthropic")
