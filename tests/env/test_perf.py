@@ -38,11 +38,10 @@ def judged(item: Item, *sources: str) -> list[tuple[Verdict, Reward]]:
 
 
 @needs_sandboxes
-def test_what_is_faster_is_solved_what_is_as_slow_or_wrong_where_it_is_timed_is_worth_nothing() -> None:
+def test_what_is_faster_is_solved_and_what_is_wrong_where_it_is_timed_is_worth_nothing() -> None:
     wrong = SUM.fast.replace("n > 0", "n < 10_000")
-    (good, paid), (slow, unpaid), (lying, none) = judged(item_of("t", SUM), SUM.fast, SUM.slow, wrong)
+    (good, paid), (lying, none) = judged(item_of("t", SUM), SUM.fast, wrong)
     assert good.solved and paid.total > 0.7
-    assert not slow.solved and unpaid.total == 0 and slow.tests[-1].id == "faster"
     assert not lying.solved and none.total == 0 and lying.tests[-1].fault is not None
     assert "timed run is wrong" in lying.tests[-1].fault.message
 

@@ -117,7 +117,8 @@ for _ in range(3): ask("once more")
 """
 SERVES = f"{SOLVE}cat > s.py <<'END'\n{SERVED}END\nnohup python3 s.py > log 2>&1 &\n" \
     "until (exec 3<>/dev/tcp/127.0.0.1/8123) 2>/dev/null; do sleep 0.05; done\n"
-FORGES = "#!/bin/bash\n(while true; do mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; sleep 0.02; done) &\n" \
+FORGES = "#!/bin/bash\nmkdir -p /logs/verifier\n" \
+    "(while true; do echo 1 > /logs/verifier/reward.txt; sleep 0.02; done) &\n" \
     "nohup python3 -m http.server 8123 > /dev/null 2>&1 &\nsleep 0.3\n"
 
 

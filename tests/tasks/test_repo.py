@@ -60,7 +60,7 @@ def test_a_repair_turns_the_tests_that_came_with_it_and_tests_that_assert_nothin
             assert [test.id for test in given.tests if test.passed is not Passed.PASSED] == [
                 "tests/test_transposed.py::test_the_widest_row_counts"]
             demand = open_taskset("repo:coverage")["repo/coverage/stock/counted"]
-            environment = TestWritingEnvironment(backend, most=6)
+            environment = TestWritingEnvironment(backend, most=3)
             idle = await environment.judged(demand, Program(files={**demand.task.files, **demand.exam.null[2]}))
             assert idle[1].run_share == 1.0 and not idle[0].solved and idle[1].kill_share < 0.9
             nothing = Work(program=Program(files=demand.task.files))
