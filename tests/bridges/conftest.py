@@ -27,12 +27,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Table:
-    """Rows come only from tests that passed."""
+    """A row comes only from tests that passed, all that say it."""
 
     def __init__(self, target: Path) -> None:
         self._target = target
         self._rows: dict[str, tuple[str, str, str]] = {}
         self._passed: list[str] = []
+        self._failed: list[str] = []
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
@@ -43,10 +44,12 @@ class _Table:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and report.passed and report.nodeid in self._rows:
             self._passed.append(report.nodeid)
+        if report.failed and report.nodeid in self._rows:
+            self._failed.append(report.nodeid)
 
     def pytest_sessionfinish(self) -> None:
         day = datetime.datetime.now(datetime.UTC).date().isoformat()
-        rows = {self._rows[node] for node in self._passed}
+        rows = {self._rows[node] for node in self._passed} - {self._rows[node] for node in self._failed}
         lines = {f"| {package} | {metadata.version(package)} | {direction} | {what} | {day} |\n"
                  for package, direction, what in rows}
         here = {package for package, *_ in self._rows.values() if _there(package)}
