@@ -258,6 +258,21 @@ def test_parquet_has_fixed_columns_that_datasets_reads(tmp_path: Path) -> None:
     assert table[1]["token_ids"] is None
 
 
+def test_hugging_faces_own_package_reads_the_parquet(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="needs Hugging Face's datasets: pip install datasets")
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed (the extra library)")
+    many = logs(log_of(), log_of("t#1", tokens=False), log_of("t#2", solved=False, total=0.1, last="y"))
+    for kind in ("messages", "sft", "dpo", "kto"):
+        count = write_parquet(tmp_path / f"{kind}.parquet", kind, rows(kind, many))
+        found = datasets.Dataset.from_parquet(str(tmp_path / f"{kind}.parquet"), cache_dir=str(tmp_path / "cache"))
+        assert found.num_rows == count > 0
+        for row, wanted in zip(found, rows(kind, many), strict=True):
+            assert {name for name, value in row.items() if value is not None} <= set(wanted)
+            for name in ("token_ids", "loss_mask", "logprobs"):
+                if wanted.get(name) is not None:
+                    assert list(row[name]) == list(wanted[name])
+
+
 def test_the_command_writes_each_format(tmp_path: Path) -> None:
     with Run.create(tmp_path, Definition(taskset="t", policy="p"), name="run") as run:
         for log in (log_of(), log_of("t#1", solved=False, total=0.1, last="y"), log_of("t#2", broke=True)):
