@@ -44,7 +44,8 @@ async def main() -> None:
     train_items, *held_out = ([tasks[id] for id in tasks.ids] for tasks in map(
         open_taskset, ("oneliners:train", "oneliners:heldout", "oneliners:new")))
     settings = LmSettings(
-        seed=asked.seed, sft_steps=asked.sft_steps, rl_steps=asked.steps, control=Control(asked.control))
+        seed=asked.seed, sft_steps=asked.sft_steps, rl_steps=asked.steps, control=Control(asked.control),
+        precision="bfloat16")
     async with NativeBackend() as backend:
         code = CodeEnvironment(backend, oracle=Oracle(backend, confirm=False), scalar=solved_only, detectors=())
         player = Collector(TerseEnvironment(code), lambda event: None, seed=asked.seed, concurrency=64)

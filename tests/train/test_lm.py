@@ -80,6 +80,25 @@ def test_it_learns_from_rewards_in_episodes_and_only_above_the_frozen_layers(tmp
     assert made.trained_parameters < made.parameters
 
 
+def test_in_half_precision_it_learns_as_well_and_keeps_what_is_trained_whole(tmp_path: Path) -> None:
+    made = learner(rl_steps=6, precision="bfloat16")
+
+    async def run() -> None:
+        await made.prepare()
+        await train(made, tmp_path, Plan(evaluate_every=100))
+        again = learner(rl_steps=6, precision="bfloat16")
+        await train(again, tmp_path, Plan(evaluate_every=100))
+        for name, value in again._exact.items():
+            assert value.dtype == torch.float32 and torch.equal(value, made._exact[name])
+            assert torch.equal(again._trained[name], value.to(torch.bfloat16))
+
+    asyncio.run(run())
+    learnt = [row.train for row in _rows(tmp_path)]
+    assert learnt[-1]["first"] >= 0.75
+    assert all(row["drift"] < 0.05 for row in learnt if "drift" in row)
+    assert {value.dtype for value in made._model.parameters()} == {torch.bfloat16}
+
+
 def test_a_random_reward_teaches_it_nothing_of_the_task(tmp_path: Path) -> None:
     made = learner(rl_steps=3, control=Control.RANDOM)
 

@@ -20,6 +20,8 @@ from quintain.types import FaultKind, Finish, HouseError, Message, Role, Turn
 
 #: So many episodes are remembered; one that is forgotten is rendered anew, which costs its row, not its truth.
 _REMEMBERED = 65_536
+#: Rows of a batch that have ended are taken out of it once they are a quarter of it.
+_DROP = 0.75
 
 
 class LocalSampling(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,7 +215,8 @@ class LocalPolicy:
         dice = [torch.Generator().manual_seed(request.seed) for request in requests]
         heat = torch.tensor([[request.temperature or 1.0] for request in requests])
         found: list[tuple[list[int], list[float]]] = [([], []) for _ in requests]
-        going = {row for row in range(len(requests)) if most[row] > 0}
+        live = list(range(len(requests)))  # whose row of the model's batch is which
+        going = {row for row in live if most[row] > 0}
         finish = [Finish.LENGTH] * len(requests)
         was_training = model.training
         model.eval()
@@ -221,19 +224,22 @@ class LocalPolicy:
             with torch.inference_mode():
                 ids, mask = ids.to(device), mask.to(device)
                 positions = (mask.cumsum(-1) - 1).clamp(min=0)
+                last = torch.tensor([width - 1], device=device)  # 1 in its place has torch copy the head for each row
                 out = model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True,
-                            logits_to_keep=1)
+                            logits_to_keep=last)
                 cache, logits, mask = out.past_key_values, out.logits[whose, -1], mask[whose]
                 cache.batch_select_indices(whose)
                 while True:
-                    logprobs = (logits.float().cpu() / heat).log_softmax(-1)
-                    drawn = [self._pad] * len(requests)
-                    for row in sorted(going):
-                        token = int(logprobs[row].argmax()) if not requests[row].temperature else int(
-                            torch.multinomial(logprobs[row].exp(), 1, generator=dice[row]))
-                        drawn[row] = token
+                    logprobs = (logits.float().cpu() / heat[live]).log_softmax(-1)
+                    drawn = [self._pad] * len(live)
+                    for at, row in enumerate(live):
+                        if row not in going:
+                            continue
+                        token = int(logprobs[at].argmax()) if not requests[row].temperature else int(
+                            torch.multinomial(logprobs[at].exp(), 1, generator=dice[row]))
+                        drawn[at] = token
                         found[row][0].append(token)
-                        found[row][1].append(float(logprobs[row, token]))
+                        found[row][1].append(float(logprobs[at, token]))
                         if token in end:
                             finish[row] = Finish.STOP
                         if token in end or len(found[row][0]) >= most[row]:
@@ -241,6 +247,11 @@ class LocalPolicy:
                     if not going:
                         break
                     ids = torch.tensor(drawn, device=device).unsqueeze(1)
+                    if len(going) <= _DROP * len(live):
+                        stay = torch.tensor([at for at, row in enumerate(live) if row in going], device=device)
+                        live = [row for row in live if row in going]
+                        ids, mask = ids[stay], mask[stay]
+                        cache.batch_select_indices(stay)
                     mask = torch.cat([mask, torch.ones_like(ids)], 1)
                     out = model(input_ids=ids, attention_mask=mask, position_ids=mask.sum(-1, keepdim=True) - 1,
                                 past_key_values=cache, use_cache=True)

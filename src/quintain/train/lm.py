@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -27,7 +27,9 @@ PACKAGED = {
 class LmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The dials. An update takes `group` episodes of each of `batch` tasks, sampled at `temperature`, and moves the
     upper `trained_layers` layers. Of the demonstrations `sft_batch` are shown a step. `clip_low` and `clip_high` bound
-    the ratio of PPO, `entropy` is what a nat of it is worth."""
+    the ratio of PPO, `entropy` is what a nat of it is worth. `precision` is that in which the model samples and learns:
+    bfloat16 is three to four times as fast where the processor multiplies in it (avx512_bf16, amx); what is trained is
+    kept in float32 beside it."""
 
     seed: int = 0
     sft_steps: int = 32
@@ -43,6 +45,7 @@ class LmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     entropy: float = 0.005
     clip_low: float = 0.2
     clip_high: float = 0.28
+    precision: Literal["float32", "bfloat16"] = "float32"
     control: Control = Control.NONE
 
     def __post_init__(self) -> None:

@@ -47,7 +47,11 @@ class LmLearner(TwoStages):
         torch.manual_seed(self.settings.seed)
         asked = self.settings
         self._trained = _trained(model, asked.trained_layers)
-        self._optimiser = torch.optim.AdamW(self._trained.values(), lr=asked.sft_rate, weight_decay=0.0)
+        self._exact = self._trained  # as the optimiser moves them
+        if asked.precision == "bfloat16":
+            self._exact = {name: value.detach().clone() for name, value in self._trained.items()}
+            model.to(torch.bfloat16)
+        self._optimiser = self._fresh_optimiser(asked.sft_rate)
         dials = LocalSampling(
             temperature=asked.temperature, max_tokens=asked.max_tokens, batch=asked.batch * asked.group,
             window_seconds=0.02)
@@ -66,7 +70,7 @@ class LmLearner(TwoStages):
         return sum(p.numel() for p in self._trained.values())
 
     def state(self) -> dict[str, Any]:
-        return {"step": self.step, "trained": {name: value.detach() for name, value in self._trained.items()},
+        return {"step": self.step, "trained": {name: value.detach() for name, value in self._exact.items()},
                 "optimiser": self._optimiser.state_dict(), "executions": self.executions,
                 "settings": self.told_settings}
 
@@ -75,8 +79,9 @@ class LmLearner(TwoStages):
         self.expect_own(state)
         self.step, self.executions = state["step"], state["executions"]
         with torch.no_grad():
-            for name, value in self._trained.items():
+            for name, value in self._exact.items():
                 value.copy_(state["trained"][name])
+        self._take_over()
         self._optimiser.load_state_dict(state["optimiser"])
 
     def save(self, folder: Path) -> None:
@@ -112,7 +117,7 @@ class LmLearner(TwoStages):
         self._model.train()
         logp = logits_of(self._model, one).log_softmax(-1)
         loss = -logp[range(len(one.targets)), one.targets].mean()
-        loss.backward()
+        self._gather(loss)
         self._descend(asked.sft_rate * min(1.0, (self.step + 1) / 4))
         return {"loss": loss.item()}
 
@@ -123,7 +128,7 @@ class LmLearner(TwoStages):
             told = self._imitate()
             self.step += 1
             if self.stage == "rl":
-                self._optimiser = torch.optim.AdamW(self._trained.values(), lr=self.settings.rate, weight_decay=0.0)
+                self._optimiser = self._fresh_optimiser(self.settings.rate)
             return told
         self._sampler.policy_version = str(self.step)
         dice = random.Random(f"{self.settings.seed} tasks {self.step}")
@@ -166,18 +171,40 @@ class LmLearner(TwoStages):
             losses = ppo_clip(chosen, old, advantage, torch.ones_like(old), low=asked.clip_low, high=asked.clip_high)
             nats = -(logp.exp() * logp).sum()
             loss = (losses.sum() - asked.entropy * nats) / total
-            loss.backward()
+            self._gather(loss)
             entropy += nats.item() / total
             drift += (chosen.detach() - old).abs().sum().item() / total
         self._descend(asked.rate * min(1.0, (self.step - asked.sft_steps + 1) / 4))
         return {"entropy": entropy, "drift": drift, "tokens": float(total)}
 
+    def _fresh_optimiser(self, rate: float) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self._exact.values(), lr=rate, weight_decay=0.0)
+
+    def _gather(self, loss: Tensor) -> None:
+        """The loss's gradients, added to those of the update in full precision."""
+        loss.backward()
+        if self._exact is self._trained:
+            return
+        for name, value in self._trained.items():
+            if value.grad is not None:
+                exact, grad = self._exact[name], value.grad.float()
+                exact.grad = grad if exact.grad is None else exact.grad + grad
+                value.grad = None
+
     def _descend(self, rate: float) -> None:
         for group in self._optimiser.param_groups:
             group["lr"] = rate
-        torch.nn.utils.clip_grad_norm_(self._trained.values(), 1.0)
+        torch.nn.utils.clip_grad_norm_(self._exact.values(), 1.0)
         self._optimiser.step()
         self._optimiser.zero_grad()
+        self._take_over()
+
+    def _take_over(self) -> None:
+        """The model's weights from those that the optimiser moves."""
+        if self._exact is not self._trained:
+            with torch.no_grad():
+                for name, value in self._trained.items():
+                    value.copy_(self._exact[name])
 
     # --- how good it is -------------------------------------------------------------------------------------------
 
