@@ -31,7 +31,7 @@ import msgspec
 from quintain.env import _stand_ins
 from quintain.env._alive import Joined, Lasting, Living, Waiting, ports_of
 from quintain.env._ops_judge import KIND, judge_ops
-from quintain.grade import Frozen, Made, World, check_script, freeze
+from quintain.grade import Frozen, Made, Wording, World, check_script, freeze, withheld
 from quintain.sandbox import Backend, Forking, Interactive, Snapshot, Snapshots
 from quintain.tasks import Item, Lacking, Needs, ScriptSuite, bases_of, context_digest, for_the_host
 from quintain.types import FaultKind, HouseError, Network, TaskError, Verdict, content_digest
@@ -219,6 +219,7 @@ def crossing(snapshot: Snapshot, suite: ScriptSuite, *, artifacts: Sequence[str]
     if "/" not in suite.artifacts:
         return tree
     lines: list[str] = []
+    said = Wording.of(suite)
     with tarfile.open(fileobj=io.BytesIO(snapshot.content)) as archive:
         for member in archive:
             head, _, path = member.name.strip("/").partition("/")
@@ -232,8 +233,12 @@ def crossing(snapshot: Snapshot, suite: ScriptSuite, *, artifacts: Sequence[str]
             elif member.isfile() and path in files and member.mode & 0o777 not in (0o644, 0o755):
                 lines.append(f"chmod {mode} {place}")
             elif member.isfile() and _is_new_command(path) and (stream := archive.extractfile(member)) is not None:
-                files[path] = stream.read()
-                lines.append(f"chmod {mode} {place}")
+                content = stream.read()
+                if not withheld(path, content, suite, said):
+                    files[path] = content
+                    lines.append(f"chmod {mode} {place}")
+    if any(path.startswith("usr/local/lib/") and ".so" in path for path in files):  # its own cache stays behind
+        lines = [*lines[:MAX_RESTORED - 1], "/sbin/ldconfig /usr/local/lib 2>/dev/null"]
     if lines:
         files[RESTORE] = ("\n".join(lines[:MAX_RESTORED]) + "\n").encode()
     return msgspec.structs.replace(tree, files=files)

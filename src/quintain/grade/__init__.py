@@ -46,6 +46,7 @@ from quintain.grade.scalar import Scalar, Vector, Weights, lexicographic, measur
 from quintain.grade.script import check_script, read_rewards
 from quintain.grade.sealed import SealedOracle, warm_sealed
 from quintain.grade.security import Security
+from quintain.grade.shadow import Wording, withheld
 from quintain.grade.states import FrameState, describe, record_states
 from quintain.grade.stdio import same_output
 from quintain.grade.steady import unsteady
@@ -58,13 +59,14 @@ __all__ = [
     "FORMATS", "Finding", "FrameState", "Frozen", "Grader", "Health", "Judge", "Kills", "LEVEL", "LogGrader", "Made",
     "Memory", "ModelJudge", "Mutant", "Mutation", "Operator", "Oracle", "PINNED", "Performance", "Pinned",
     "Potential", "Quality", "RESERVED", "Report", "ReportedTest", "Rule", "Same", "Sanitised", "Scalar", "SealedOracle",
-    "Security", "Span", "StepRewards", "StepState", "Style", "Told", "Untidy", "Vector", "Void", "Weights", "World",
-    "answer_in", "as_frozen", "check_answer", "check_output", "check_procedural", "check_script", "claim_value",
+    "Security", "Span", "StepRewards", "StepState", "Style", "Told", "Untidy", "Vector", "Void", "Weights", "Wording",
+    "World", "answer_in", "as_frozen", "check_answer", "check_output", "check_procedural", "check_script",
+    "claim_value",
     "claims_of", "close", "cost_of", "cover", "credit_of", "cross_checked", "describe", "edited_share",
     "edited_spans", "export", "extract_answer", "first_claims", "freeze", "gold_spans", "headline", "infrastructure",
     "kill_rate", "lexicographic", "measured", "mutants", "mutants_of", "normal_id", "ochiai", "partial_credit",
     "rank_of", "read_report", "read_rewards", "record_states", "replays", "requirement_of", "returns_to_go",
     "reward_of", "reward_of_fault", "same_answer", "same_output", "sanitise", "shaping", "signal_of", "solved_only",
     "speaks_to_a_judge", "step_rewards", "struck", "unsteady", "untidy", "vacuous_tests", "verdict_of",
-    "verifier_build", "warm_oracle", "warm_scorer", "warm_sealed",
+    "verifier_build", "warm_oracle", "warm_scorer", "warm_sealed", "withheld",
 ]

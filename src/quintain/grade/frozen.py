@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
+from quintain.grade.shadow import Wording, withheld
 from quintain.sandbox import Snapshot
 from quintain.tasks import ScriptSuite
 
@@ -24,8 +25,9 @@ MAX_BYTES = 256 * 1024 * 1024
 #: What never crosses, whoever asks: the judge's own places, and what the system's programs consist of.
 KEPT_BACK = (
     "tests", "logs/verifier", "solution", "usr", "bin", "sbin", "lib", "lib32", "lib64", "etc/ld.so.preload",
-    "etc/ld.so.conf", "etc/ld.so.conf.d", "etc/profile", "etc/profile.d", "etc/bash.bashrc", "etc/environment", "proc",
-    "sys", "dev", "root/.bashrc", "root/.profile", "root/.bash_profile", sys.base_prefix.strip("/"),
+    "etc/ld.so.conf", "etc/ld.so.conf.d", "etc/ld.so.cache", "etc/alternatives", "etc/ssl/openssl.cnf",
+    "etc/profile", "etc/profile.d", "etc/bash.bashrc", "etc/environment", "proc",
+    "sys", "dev", "opt/quintain", "root/.bashrc", "root/.profile", "root/.bash_profile", sys.base_prefix.strip("/"),
 )
 
 
@@ -88,17 +90,21 @@ def chosen(whole: Frozen, suite: ScriptSuite, *, artifacts: Sequence[str] = ()) 
         kept_back = (*kept_back, suite.workdir.strip("/"))
     files: dict[str, bytes] = {}
     room = MAX_BYTES
+    said = Wording.of(suite)
     for path, content in whole.files.items():
         if not _is_below(path, names):
             continue
         if _is_below(path, kept_back) or any(place.startswith(f"{path}/") for place in kept_back):
             left_out.append(f"{path}: never crosses")
+        elif why := withheld(path, content, suite, said):
+            left_out.append(f"{path}: never crosses: {why}")
         elif len(files) >= MAX_FILES or len(content) > room:
             left_out.append(f"{path}: more than {MAX_FILES} files or {MAX_BYTES} bytes")
         else:
             files[path] = content
             room -= len(content)
-    gone = tuple(path for path in whole.removed if _is_below(path, names) and not _is_below(path, kept_back))
+    gone = tuple(path for path in whole.removed
+                 if _is_below(path, names) and not _is_below(path, kept_back) and path != "opt")
     return Frozen(
         files=files, executable=whole.executable & files.keys(), removed=gone, left_out=tuple(left_out),
         missing=tuple(f"/{name}" for name in names if name and not any(_is_below(path, [name]) for path in files)),

@@ -21,6 +21,7 @@ import msgspec
 from quintain.grade import evidence
 from quintain.grade.build import verifier_build
 from quintain.grade.frozen import Frozen
+from quintain.grade.shield import laid, told_of
 from quintain.sandbox import Backend, Sandbox
 from quintain.tasks import Blend, ScriptStep, ScriptSuite
 from quintain.types import (
@@ -51,6 +52,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     rewards: dict[str, float] = {}
     fault: Fault | None = None
+    shadowing: tuple[str, ...] = ()
 
 
 async def check_script(
@@ -116,6 +118,8 @@ def _told(runs: Sequence[tuple[ScriptStep | None, Ran]], answers: Sequence[Froze
         who = "script" if step is None else f"script of {step.name}"
         written = ", ".join(f"{name} = {value:g}" for name, value in ran.rewards.items()) or "none"
         found.append(Evidence(source="reward", text=f"{who}: {written}"))
+        if ran.shadowing:
+            found.append(Evidence(source="shadowing", text=told_of(ran.shadowing)))
         found += evidence.of_outcome(who, ran.outcome)
         tail = (ran.outcome.text + ran.outcome.error_text).strip()[-_QUOTED:]
         if tail:
@@ -143,6 +147,7 @@ async def _run(
         tests = {**suite.files, **(step.files if step else {})}
         await _make_ready(sandbox, suite, tests)
         try:
+            answer, shielded, told = await laid(sandbox, suite, answer)
             await _lay(sandbox, answer.files, answer.executable)
         except OSError as error:
             what = f"{error.filename}: " if error.filename else ""
@@ -153,14 +158,14 @@ async def _run(
             await sandbox.run(["rm", "-rf", "--", *gone], cwd="/")
         if answer.removed:  # the work folder may be among them: the script is started there all the same
             await sandbox.files.make_dir(suite.workdir)
-        env = {**suite.answer_env, **suite.env, **(step.env if step else {})}
+        env = {**suite.answer_env, **suite.env, **(step.env if step else {}), **shielded}
         argv = step.argv if step else suite.argv
         outcome = await sandbox.run(
             argv, cwd=suite.workdir, env=env, limits=msgspec.structs.replace(wide, wall_seconds=seconds))
         if outcome.status is Status.NOT_STARTED:
             script = tests.get(PurePosixPath(argv[0]).name) if argv else None
             return Ran(outcome=outcome, fault=_not_started(suite, script, answer, outcome))
-        return await _judged(sandbox, suite, outcome)
+        return msgspec.structs.replace(await _judged(sandbox, suite, outcome), shadowing=told)
 
 
 def _not_started(suite: ScriptSuite, script: bytes | None, answer: Frozen, outcome: Outcome) -> Fault:
