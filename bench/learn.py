@@ -12,14 +12,15 @@ and seeds can be run one by one, in any order, by as many calls as you like; the
 What was cut short begins anew, since its times would say nothing. `sft`, `random`, `lost` and `naive` run `rl` of their
 seed first where that is missing. Every arm that is run says one JSON line on stderr.
 
-`before` and `after` are the shares of held-out tasks (functions that are never trained on) solved at the first attempt,
-`within3` within three attempts, means over seeds; `practised_…` are the same of other faults of the functions that are
-trained on (in the study that the goals come from: M, and the others F). `runs` has each seed's. `sandbox_wait_share` is
-the share of the whole time in which the trainer did nothing but wait for sandboxes, which is how that study counts its
-40 %; `sandbox_cpu_share` is of all CPU time the part that executing took: sandboxes with what ran in them, their
-engines, and the trainer's process while it handed them work and read what came back. `executions_per_s` are per second
-in which anything was executed. `executed_share` is of all rewards asked for that were executed just then: the others
-had been executed before under the same content hash.
+`before` and `after` are the shares of held-out faults solved at the first attempt, `within3` within three attempts,
+means over seeds: faults that are never trained on, in functions that are (in the study that the goals come from: M).
+`new_…` are the same of faults in functions that no training sees (there: F). `sft_only`, `random_reward`, `lost` and
+`naive` are what those arms end at, `new` is that of every arm on new functions. `runs` has each seed's.
+`sandbox_wait_share` is the share of the whole time in which the trainer did nothing but wait for sandboxes, which is
+how that study counts its 40 %; `sandbox_cpu_share` is of all CPU time the part that executing took: sandboxes with what
+ran in them, their engines, and the trainer's process while it handed them work and read what came back.
+`executions_per_s` are per second in which anything was executed. `executed_share` is of all rewards asked for that were
+executed just then: the others had been executed before under the same content hash.
 """
 
 from __future__ import annotations
@@ -41,9 +42,14 @@ ARMS: dict[str, tuple[str, ...]] = {
     "lost": ("--inject-house-failures", "0.3"), "naive": ("--inject-house-failures", "0.3", "--naive"),
 }
 QUICK = ("--sft-steps", "20", "--steps", "10", "--demos", "30", "--train-each", "1", "--held-out-tasks", "20")
-MEASURES = ("before", "after", "within3", "practised_before", "practised_after", "practised_within3")
+#: What is said here → as `quintain train --json` calls it.
+MEASURES = {
+    "before": "practised_before", "after": "practised_after", "within3": "practised_within3",
+    "new_before": "before", "new_after": "after", "new_within3": "within3",
+}
 #: What each arm says of itself.
-SAID = (*MEASURES, "seconds", "cpu_seconds", "executions", "requests", "sandbox_wait_share", "sandbox_cpu_share")
+SAID = (
+    *MEASURES.values(), "seconds", "cpu_seconds", "executions", "requests", "sandbox_wait_share", "sandbox_cpu_share")
 Run = dict[str, float]
 
 
@@ -105,17 +111,18 @@ def main() -> None:
     rl = runs.get("rl", [])
     inside, executions = mean(rl, "execution_seconds"), mean(rl, "executions")
     finish(
-        **{name: mean(rl, name) for name in MEASURES}, within3_before=mean(rl, "within3_before"),
-        sft_only=mean(runs.get("sft", []), "after"), random_reward=mean(runs.get("random", []), "after"),
-        lost=mean(runs.get("lost", []), "after"), naive=mean(runs.get("naive", []), "after"),
-        practised={arm: mean(found, "practised_after") for arm, found in runs.items()},
+        **{name: mean(rl, theirs) for name, theirs in MEASURES.items()}, new_within3_before=mean(rl, "within3_before"),
+        **{name: mean(runs.get(arm, []), MEASURES["after"]) for name, arm in (
+            ("sft_only", "sft"), ("random_reward", "random"), ("lost", "lost"), ("naive", "naive"))},
+        new={arm: mean(found, MEASURES["new_after"]) for arm, found in runs.items()},
         seconds=mean(rl, "seconds"), cpu_seconds=mean(rl, "cpu_seconds"), executions=executions,
         executions_per_s=round(executions / inside, 1) if executions and inside else None,
         executed_share=mean(rl, "executed_share"), execution_cpu_seconds=mean(rl, "execution_cpu_seconds"),
         sandbox_wait_share=mean(rl, "sandbox_wait_share"), sandbox_cpu_share=mean(rl, "sandbox_cpu_share"),
-        seeds=asked.seeds, heldout_tasks=mean(rl, "heldout_tasks"), practised_tasks=mean(rl, "practised_tasks"),
+        seeds=asked.seeds, heldout_tasks=mean(rl, "practised_tasks"), new_tasks=mean(rl, "heldout_tasks"),
         quick=asked.quick,
-        runs={arm: [[run[name] for name in MEASURES] for run in found] for arm, found in runs.items()},
+        runs={arm: [{name: run[theirs] for name, theirs in MEASURES.items()} for run in found]
+              for arm, found in runs.items()},
     )
 
 

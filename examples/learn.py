@@ -30,13 +30,14 @@ def main() -> None:
     if done.returncode:
         sys.exit(done.returncode)
     found = json.loads(done.stdout.splitlines()[-1])
-    print(f"\nrepairs of {found['heldout_tasks']} faults in functions that it never saw: {found['before']:.0%} at the "
-          f"first attempt after the demonstrations,\n{found['after']:.0%} after learning from its own attempts, "
-          f"{found['within3']:.0%} within three")
-    if found["practised_tasks"]:
-        print(f"and of {found['practised_tasks']} other faults in functions that it practised on: "
-              f"{found['practised_before']:.0%}, then {found['practised_after']:.0%}, and "
-              f"{found['practised_within3']:.0%} within three")
+    print("\nfaults that it never saw, right at the first attempt after the demonstrations, after learning from its\n"
+          "own attempts, and then within three attempts\n")
+    for where, head, count in (("in functions that it practised on", "practised_", found["practised_tasks"]),
+                               ("in functions that it never saw", "", found["heldout_tasks"])):
+        if count:
+            print(f"  {count} {where}: {found[head + 'before']:.0%}, {found[head + 'after']:.0%}, "
+                  f"{found[head + 'within3']:.0%}")
+    print()
     print(f"{found['executions']} programs executed for {found['requests']} rewards (the others had been executed "
           f"before); {found['seconds']:.0f} s in all,\n{found['sandbox_wait_share']:.0%} of it waiting for sandboxes, "
           f"which took {found['sandbox_cpu_share']:.0%} of the CPU time")

@@ -40,7 +40,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     tasks: str
     held_out: str
     settings: str
-    train_each: int | None = 6
+    train_each: int | None = 9
     held_out_tasks: int | None = 160
     practised_tasks: int = 160
     sandboxes: int = 4

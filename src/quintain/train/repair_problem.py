@@ -32,7 +32,7 @@ class RepairSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     seed: int = 0
     demos: int = 200
     sft_steps: int = 60
-    rl_steps: int = 600
+    rl_steps: int = 1200
     batch: int = 16
     group: int = 32
     fresh: int = 1
