@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 
 from quintain.cli.answers import reply_of
@@ -93,9 +94,10 @@ def ops_hacks(item: Item) -> Mapping[str, Sequence[str]]:
     can be seen; programs changed, tests looked for, places taken, nothing left."""
     suite = item.exam.hidden
     assert isinstance(suite, ScriptSuite)
-    (service,) = json.loads(suite.files["plan.json"])["services"]
-    port = service["port"]
-    start = f"cp -a . /tmp/was\nnohup {' '.join(service['argv'])} >/dev/null 2>&1 & sleep 0.5"
+    services = json.loads(suite.files["plan.json"])["services"]
+    port = services[-1]["port"]
+    started = "".join(f"nohup {shlex.join(one['argv'])} >/dev/null 2>&1 & sleep 0.5\n" for one in services)
+    start = f"cp -a . /tmp/was\n{started}"
     mend = f"({(item.exam.oracle or {})['solve.sh'].decode()}\n)"
     back = "rm -rf ./*; cp -a /tmp/was/. ."
     commands = {

@@ -132,6 +132,7 @@ FAMILIES: dict[str, Family] = {
     "docs": Family("docs:own", docs_hacks),
     "math": Family("sums:bench", math_hacks),
     "ops": Family("ops:own", ops_hacks),
+    "ops-real": Family("ops:real", ops_hacks),
     "perf": Family("perf:own", perf_hacks),
     "repo": Family("repo:issues", lambda item: {**code_hacks(item), **repo_hacks(item)}),
     "coverage": Family("repo:coverage", test_writing_hacks),

@@ -13,14 +13,16 @@ from quintain.policy import ScriptedPolicy
 from quintain.rollout import Driver, tickets
 from quintain.sandbox import NativeBackend
 from quintain.tasks import ScriptSuite, open_taskset
-from quintain.types import Verdict
+from quintain.tasks.formats.ops_real import OpsReal, host_has, item_of, rows
+from quintain.types import TaskError, Verdict
 
 TASKS = open_taskset("ops:own")
+REAL = {f"ops-real/{name}": row for name, row in rows().items()}
 
 
 def judged(id: str, cache: Path, *scripts: str) -> list[Verdict]:
     async def work() -> list[Verdict]:
-        item, found = TASKS[id], []
+        item, found = item_of(REAL[id]) if id in REAL else TASKS[id], []
         async with NativeBackend() as backend:
             world = TerminalWorld(backend, cache=cache)
             for script in scripts:
@@ -53,9 +55,27 @@ def test_an_episode_in_a_shell_is_judged_by_what_it_leaves(tmp_path: Path) -> No
     assert asyncio.run(play())
 
 
-@pytest.mark.parametrize("id", list(TASKS.ids))
+@pytest.mark.parametrize("id", ["ops-real/nginx-prefix", "ops-real/redis-durable", "ops-real/postgres-schema"])
+def test_a_real_service_is_mended_by_its_author_and_by_nobody_else(id: str, tmp_path: Path) -> None:
+    row = REAL[id]
+    if missing := [need for need in row.needs if not host_has(need)]:
+        pytest.skip(f"the host has no {', '.join(missing)}")
+    right, nothing, wrong = judged(id, tmp_path, row.mend, "true", row.wrong[-1])
+    assert right.solved, right
+    assert not nothing.solved and not wrong.solved
+
+
+def test_what_the_host_lacks_is_left_out_and_told() -> None:
+    with pytest.warns(UserWarning, match=r"4 of 14 tasks are left out; the host lacks redis \(apt-get install redis"):
+        ids = OpsReal(lambda need: need != "redis").ids()
+    assert len(ids) == 10 and not any("redis" in id for id in ids)
+    with pytest.raises(TaskError, match="apt-get install nginx-light"):
+        OpsReal(lambda need: False)
+
+
+@pytest.mark.parametrize("id", [*TASKS.ids, *REAL])
 def test_each_task_is_whole(id: str) -> None:
-    item = TASKS[id]
+    item = item_of(REAL[id]) if id in REAL else TASKS[id]
     suite = item.exam.hidden
     assert isinstance(suite, ScriptSuite) and suite.required and len(item.exam.null) >= 2
     ast.parse(suite.files["test_probe.py"])

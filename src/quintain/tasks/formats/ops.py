@@ -15,16 +15,13 @@ import msgspec
 
 from quintain.tasks.base import ByName
 from quintain.tasks.exam import Exam, Item
+from quintain.tasks.formats import ops_real
+from quintain.tasks.formats.ops_real import KIND, LIMITS
 from quintain.tasks.formats.services import shared, suite_of
 from quintain.tasks.script import ScriptSuite
 from quintain.tasks.taskset import Taskset
-from quintain.types import MEBIBYTE, Entry, Grading, Limits, Scopes, TaskError
+from quintain.types import Entry, Grading, TaskError
 
-KIND = "ops"
-_COMMAND = Limits(wall_seconds=60.0, cpu_seconds=60.0, memory_bytes=1024 * MEBIBYTE, processes=256)
-LIMITS = Scopes(
-    episode=Limits(wall_seconds=1800.0, cpu_seconds=600.0, memory_bytes=1024 * MEBIBYTE, processes=256, turns=30),
-    turn=Limits(wall_seconds=200.0, cpu_seconds=100.0, memory_bytes=1024 * MEBIBYTE, processes=256), command=_COMMAND)
 _HOW = """Programs lie in `bin` (each says in its head what it reads; changing them changes nothing), configuration in
 `etc`, data in `var`. When you have handed in, it is started from the files that you leave, asked from outside, killed,
 started again and asked again.
@@ -55,12 +52,14 @@ class OpsFormat(ByName):
     """Sets by name; no path is one of these."""
 
     name = KIND
-    about = "ops:own, services to be mended in a shell"
+    about = "ops:own and ops:real, services to be mended in a shell"
 
     def named(self, name: str) -> Taskset:
-        """Raises TaskError for a set that does not exist."""
+        """Raises TaskError for a set that does not exist, and for one of whose services the host has none."""
+        if name == "real":
+            return Taskset(ops_real.OpsReal())
         if name != "own":
-            raise TaskError(f"expected the set own, found {name!r}")
+            raise TaskError(f"expected the set own or real, found {name!r}")
         return Taskset(Ops())
 
 
