@@ -60,6 +60,10 @@ ray: $(READY)
 nodes: ray
 	$(BIN)/python -m pytest -s -m three_nodes tests/fleet/test_three_nodes.py
 
+# Harbor needs Python 3.12: one that is found, or named; without, the table has no rows of it.
+HARBOR_PYTHON ?= $(firstword $(shell for name in python3.14 python3.13 python3.12; do \
+  $$name -c '' 2>/dev/null && echo $$name; done))
+
 # What we play against in other people's own packages (about 940 MB, in an environment of their own), and the table of it.
 bridges:
 	test -x .venv-bridges/bin/python || $(PYTHON) -m venv .venv-bridges
@@ -69,10 +73,15 @@ bridges:
 	test -x .venv-bridges/verifiers/bin/python || $(PYTHON) -m venv .venv-bridges/verifiers
 	.venv-bridges/verifiers/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	.venv-bridges/verifiers/bin/python -m pip install --quiet --disable-pip-version-check -e . pytest hypothesis --group bridges-verifiers
+	test -z '$(HARBOR_PYTHON)' || test -x .venv-bridges/harbor/bin/python || $(HARBOR_PYTHON) -m venv .venv-bridges/harbor
+	test -z '$(HARBOR_PYTHON)' || .venv-bridges/harbor/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	test -z '$(HARBOR_PYTHON)' || .venv-bridges/harbor/bin/python -m pip install --quiet --disable-pip-version-check -e . pytest hypothesis --group bridges-harbor
 	rm -f docs/rooms/bridges-table.md
 	.venv-bridges/bin/python -m pytest tests/bridges tests/curate/test_openenv.py tests/serve/test_gateway_sdks.py tests/train/test_adapters.py \
 	  tests/train/test_trl.py --bridges-table docs/rooms/bridges-table.md
 	.venv-bridges/verifiers/bin/python -m pytest tests/bridges/test_gymnasium.py tests/train/test_adapters.py \
+	  --bridges-table docs/rooms/bridges-table.md
+	test -z '$(HARBOR_PYTHON)' || .venv-bridges/harbor/bin/python -m pytest tests/bridges/test_harbor.py tests/bridges/test_exchange.py \
 	  --bridges-table docs/rooms/bridges-table.md
 
 clean:
