@@ -65,6 +65,16 @@ def test_a_real_service_is_mended_by_its_author_and_by_nobody_else(id: str, tmp_
     assert not nothing.solved and not wrong.solved
 
 
+@pytest.mark.skipif(not host_has("nginx"), reason="the host has no nginx")
+def test_a_disk_that_an_answer_filled_is_the_answers_fault(tmp_path: Path) -> None:
+    row = REAL["ops-real/nginx-prefix"]
+    full, blocked = judged("ops-real/nginx-prefix", tmp_path,
+                           f"{row.mend}\ndd if=/dev/zero of=filler bs=1M count=4096 2>/dev/null",
+                           f"{row.mend}\nrm -rf var/shared; echo > var/shared")
+    assert not full.solved and not blocked.solved
+    assert any("cannot be written" in test.fault.message for test in blocked.tests if test.fault)
+
+
 def test_what_the_host_lacks_is_left_out_and_told() -> None:
     with pytest.warns(UserWarning, match=r"4 of 14 tasks are left out; the host lacks redis \(apt-get install redis"):
         ids = OpsReal(lambda need: need != "redis").ids()

@@ -34,12 +34,13 @@ _WORK = "/work"
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How one is started; it is there when it listens on `port`."""
+    """How one is started; it is there when it listens on `port`, and has `ready_seconds` for that."""
 
     name: str
     argv: tuple[str, ...]
     port: int
     env: dict[str, str] = {}
+    ready_seconds: float = READY_SECONDS
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -177,7 +178,10 @@ class Field:
                 ended = await self.box.run(asked["argv"], stdin=asked["stdin"].encode(), cwd=_WORK)
                 return [ended.exit_code, ended.text[-MEBIBYTE:]]
             case "write":
-                await self.box.files.write(f"{_WORK}/{asked['path']}", asked["text"].encode())
+                try:  # an answer may have filled the disk, or put something in the way
+                    await self.box.files.write(f"{_WORK}/{asked['path']}", asked["text"].encode())
+                except OSError as error:
+                    raise _Refused(f"{asked['path']} cannot be written: {error.strerror or error}") from None
             case what:
                 return await self._file(what, f"{_WORK}/{asked['path']}")
         return None
@@ -195,14 +199,14 @@ class Field:
             await self._crash(service.name)
         process = await self.box.start(service.argv, env=service.env, cwd=_WORK, linger=True)
         self._running[service.name] = process
-        if not await self._listens(process, service.port):
+        if not await self._listens(process, service.port, service.ready_seconds):
             ended = await self._crash(service.name)
             raise _Refused(f"{service.name} does not listen on port {service.port}: "
                            f"{(ended.text + ended.error_text).strip()[-400:]}")
 
-    async def _listens(self, process: Process, port: int) -> bool:
+    async def _listens(self, process: Process, port: int, seconds: float) -> bool:
         """Waits for it no longer than anything of the process lives."""
-        until = time.monotonic() + READY_SECONDS
+        until = time.monotonic() + seconds
         while True:
             lived = not process.gone
             if await self._relayed({"do": "wait", "port": port, "seconds": _LOOK_SECONDS}) is True:

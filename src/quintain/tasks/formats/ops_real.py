@@ -32,6 +32,8 @@ PACKAGES = {
     "nginx": (("/usr/sbin/nginx",), "nginx-light"), "redis": (("/usr/bin/redis-server",), "redis-server"),
     "postgres": (("/usr/lib/postgresql/*/bin/postgres", "/usr/bin/cc"), "postgresql gcc"),
 }
+#: A data base is made at its first start, on a machine that may be busy.
+_READY_SECONDS = 40.0
 _HOW = """Configuration lies in `etc`, data in `var`; what lies in `bin` is put back before the start, so changing it
 changes nothing. When you have handed in, the services are started from the files that you leave, asked from outside,
 killed, started again and asked again. They run as the only user there is.
@@ -113,7 +115,8 @@ def stack() -> dict[str, str]:
 def item_of(row: Row) -> Item:
     """The task of a row."""
     programs = {f"bin/{name}": stack()[name].strip() + "\n" for name in row.bin}
-    plan = {"services": [{"name": one.name, "argv": one.argv, "port": one.port} for one in row.start],
+    plan = {"services": [{"name": one.name, "argv": one.argv, "port": one.port, "ready_seconds": _READY_SECONDS}
+                         for one in row.start],
             "keep": {f"/work/{path}": text for path, text in programs.items()}}
     probe = suite_of(f"{_HEAD}{stack()[row.probe].strip()}\n\n\n{row.tests.strip()}\n" if row.probe else
                      f"{_HEAD}{row.tests.strip()}\n", plan)
