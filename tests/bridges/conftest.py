@@ -51,7 +51,7 @@ class _Table:
         day = datetime.datetime.now(datetime.UTC).date().isoformat()
         rows = {self._rows[node] for node in self._passed} - {self._rows[node] for node in self._failed}
         lines = {f"| {package} | {metadata.version(package)} | {direction} | {what} | {day} |\n"
-                 for package, direction, what in rows}
+                 for package, direction, what in rows if _there(package)}
         here = {package for package, *_ in self._rows.values() if _there(package)}
         self._target.write_text(_HEAD + "".join(sorted(lines | self._standing(here))))
 

@@ -18,9 +18,10 @@ from typing import Any
 
 import pytest
 
+from quintain.bridges import read_trials
 from quintain.sandbox import NativeBackend
 from quintain.tasks import Exam, Item, StdioCase, StdioSuite, write_taskset
-from quintain.types import Entry
+from quintain.types import Entry, Stop, fold
 
 pytestmark = pytest.mark.skipif(
     not NativeBackend().probe().available, reason="needs namespaces: see `quintain doctor`")
@@ -92,6 +93,8 @@ def test_the_oracle_solves_a_task_of_ours_in_a_sandbox_of_ours_and_nop_does_not(
     assert solved["exception_info"] is None and solved["reward_valid"]
     assert idle["verifier_result"]["rewards"]["reward"] == 0
     assert idle["exception_info"] is None and idle["reward_valid"]
+    stops = [fold(log).stop for agent in ("oracle", "nop") for log in read_trials(tmp_path / "jobs" / agent)]
+    assert stops == [Stop.SOLVED, Stop.SUBMITTED]
 
 
 @harbor
