@@ -27,8 +27,9 @@ _SITES = " ".join(["/usr/lib/python3/dist-packages", "/usr/lib/python3*/site-pac
                    f"{sys.base_prefix}/lib/python3*/site-packages"])
 _LAY = f"""for d in {_SITES}; do [ -d "$d" ] && cp {SHIELD}/shield.pth "$d/a_quintain_shield.pth" 2>/dev/null; done
 while IFS= read -r p; do [ -e "$p" ] && printf '%s\\n' "$p"; done; true"""
-_PTH = (f"import sys; exec(compile(open('{SHIELD}/shield.py').read(), 'shield', 'exec'), "
-        "{'__name__': 'quintain_shield'})\n")
+#: Imported from a folder that is first for just so long, so that what was compiled is kept.
+_PTH = (f"import sys; sys.path.insert(0, '{SHIELD}/shield'); import quintain_shield; "
+        f"sys.path.remove('{SHIELD}/shield')\n")
 
 
 async def laid(sandbox: Sandbox, suite: ScriptSuite, answer: Frozen) -> tuple[Frozen, dict[str, str], tuple[str, ...]]:
@@ -38,7 +39,8 @@ async def laid(sandbox: Sandbox, suite: ScriptSuite, answer: Frozen) -> tuple[Fr
     if not found.read:
         return answer, {}, ()
     try:
-        await sandbox.files.write_many({f"{SHIELD}/shield.py": _shield(), f"{SHIELD}/shield.pth": _PTH.encode()})
+        await sandbox.files.write_many({
+            f"{SHIELD}/shield/quintain_shield.py": _shield(), f"{SHIELD}/shield.pth": _PTH.encode()})
     except OSError as error:
         return answer, {}, (f"no shield is laid: {error.strerror or error}",)
     known = frozenset((await sandbox.run(["sh", "-c", _LAY], stdin="".join(f"{path}\n" for path in found.read).encode(),

@@ -12,9 +12,15 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
-from typing import Any
+
+TYPE_CHECKING = False  # importing what tells it would cost each start of a Python more than all the rest
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec, PathFinder
+    from types import ModuleType
+    from typing import Any
+else:
+    PathFinder = next(one for one in sys.meta_path if getattr(one, "__name__", "") == "PathFinder")
+    ModuleType = type(sys)
 
 HERE = "/opt/quintain"
 #: Of a configuration of pytest the answer may say so much about tests that are not its own.
