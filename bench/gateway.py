@@ -104,7 +104,7 @@ async def session(base: str, nth: int) -> tuple[float, int]:
     while b"[DONE]" not in (line := await reader.readline()):
         if not line:
             break
-        if b'"content": "' in line:
+        if b'"content":"' in line.replace(b'": "', b'":"'):
             first = first or time.monotonic() - asked
             tokens += 1
     writer.close()

@@ -71,6 +71,21 @@ _ABORTED = frozenset({"abort", "aborted", "cancelled", "error"})
 _FINISH = {"length": Finish.LENGTH, "max_tokens": Finish.LENGTH, "max_output_tokens": Finish.LENGTH}
 
 
+def _read(text: str | bytes) -> _Completion:
+    """Raises Malformed."""
+    try:
+        return _DECODER.decode(text)
+    except msgspec.MsgspecError:
+        pass  # NaN, or half of a pair of surrogates: the standard library reads them
+    try:
+        return msgspec.convert(json.loads(text), _Completion)
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise Malformed(f"expected a chat completion, found {_short(text)}: {error}") from None
+
+
+_DECODER = msgspec.json.Decoder(_Completion)
+
+
 class Answer:
     """A reply as it is put together from one response or from many chunks.
 
@@ -94,10 +109,7 @@ class Answer:
 
     def take(self, text: str | bytes) -> None:
         """Add one response, or one chunk."""
-        try:
-            completion = msgspec.convert(json.loads(text), _Completion)
-        except (ValueError, RecursionError, msgspec.MsgspecError) as error:
-            raise Malformed(f"expected a chat completion, found {_short(text)}: {error}")
+        completion = _read(text)
         if completion.error:
             raise EndpointFailed(f"the endpoint reported {_short(json.dumps(completion.error))}")
         if completion.choices is None:

@@ -109,9 +109,18 @@ def chunks(turn: Turn, *, id: str, model: str, created: int) -> Iterator[str]:
     yield json.dumps({**head, "choices": [], "usage": _usage(turn)})
 
 
-def as_wanted(piece: str, asked: Asked) -> str | None:
+def read_piece(piece: str) -> dict[str, Any]:
+    """A completion or a chunk that was read before."""
+    try:
+        found: dict[str, Any] = msgspec.json.decode(piece)
+    except msgspec.MsgspecError:  # NaN, or half of a pair of surrogates
+        found = json.loads(piece)
+    return found
+
+
+def as_wanted(piece: str, asked: Asked) -> bytes | None:
     """A completion or a chunk without what was not asked for; None where nothing is left of it."""
-    value: dict[str, Any] = json.loads(piece)
+    value = read_piece(piece)
     choices = value.get("choices") or []
     if not asked.ids:
         value.pop("prompt_token_ids", None)
@@ -126,12 +135,15 @@ def as_wanted(piece: str, asked: Asked) -> str | None:
         value.pop("usage", None)
         if not choices and "error" not in value:
             return None
-    return json.dumps(value)
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # half of a pair of surrogates
+        return json.dumps(value).encode()
 
 
-def event(data: str) -> bytes:
+def event(data: str | bytes) -> bytes:
     """A server-sent event."""
-    return f"data: {data}\n\n".encode()
+    return b"data: %b\n\n" % (data.encode() if isinstance(data, str) else data)
 
 
 def problem(refused: Refused) -> bytes:

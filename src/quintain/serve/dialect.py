@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from quintain.serve.base import Asked, Refused
-from quintain.serve.chat import as_wanted, event, problem, read_request
+from quintain.serve.chat import as_wanted, event, problem, read_piece, read_request
 
 
 class Memory(Protocol):
@@ -71,7 +71,7 @@ class Chat:
         return self._asked
 
     def whole(self, piece: str) -> bytes:
-        return (as_wanted(piece, self._asked) or "").encode()
+        return as_wanted(piece, self._asked) or b""
 
     def piece(self, piece: str) -> bytes:
         wanted = as_wanted(piece, self._asked)
@@ -81,7 +81,7 @@ class Chat:
         return event("[DONE]")
 
     def broken(self, refused: Refused) -> bytes:
-        return event(problem(refused).decode("utf-8", "replace"))
+        return event(problem(refused))
 
     def problem(self, refused: Refused) -> bytes:
         return problem(refused)
@@ -111,7 +111,7 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
 
 def heard(piece: str) -> Heard:
     """Of a piece that was read before: a chat completion, whole or in part."""
-    value: dict[str, Any] = json.loads(piece)
+    value = read_piece(piece)
     usage: dict[str, Any] = value.get("usage") or {}
     choice: dict[str, Any] = next(iter(value.get("choices") or ()), {})
     said: dict[str, Any] = choice.get("message") or choice.get("delta") or {}

@@ -8,15 +8,16 @@ cannot be guessed, so that no agent reaches another's episode; nothing that was 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -34,6 +35,7 @@ _MOST_BYTES = 64 * 1024 * 1024
 _BASES = ("/e/{key}/v1", "/e/{key}/v1/v1", "/e/{key}", "/v1")
 _DIALECTS: dict[str, Callable[[Memory], Dialect]] = {
     "/chat/completions": Chat, "/responses": Responses, "/messages": Messages}
+_ASKED = re.compile(rf"(?:/e/(?P<key>[^/]+)(?:/v1){{0,2}}|/v1)(?P<what>{'|'.join(_DIALECTS)})")
 
 
 class Gateway:
@@ -52,12 +54,32 @@ class Gateway:
         self.policy_version = policy_version
         self._upstream = upstream
         self._seats = Seats(folder)
-        self.app = Starlette(routes=[
-            *(Route(base + path, self._answering(dialect), methods=["POST"])
-              for base in _BASES for path, dialect in _DIALECTS.items()),
+        self._others = Starlette(routes=[
             *(Route(base + "/models", self._models, methods=["GET"]) for base in _BASES),
             Route("/health", self._health, methods=["GET"]),
         ])
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:  # a function: what servers take for ASGI 3
+            await self._serve(scope, receive, send)
+
+        self.app = app
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What asks for a reply goes past the framework, whose layers cost as much as the rest: a thousand streams wait
+        for each other here."""
+        place = _ASKED.fullmatch(scope["path"]) if scope["type"] == "http" else None
+        if place is None:
+            await self._others(scope, receive, send)
+            return
+        request, kind = Request(scope, receive), _DIALECTS[place["what"]]
+        if scope["method"] != "POST":
+            await _refuse(send, kind(NoMemory()), Refused(405, f"expected POST, found {scope['method']}"))
+            return
+        seat = self._seats.at(place["key"] or _key(request))
+        if seat is None:
+            await _refuse(send, kind(NoMemory()), Refused(401, GONE))
+        else:
+            await self._answer(seat, kind(seat), request, send)
 
     @property
     def episodes(self) -> tuple[str, ...]:
@@ -77,33 +99,24 @@ class Gateway:
         """End it: what still asks gets 401, what is not answered yet is lost. Raises KeyError as `captured`."""
         return self._seats.close(episode).captured()
 
-    def _answering(self, kind: Callable[[Memory], Dialect]) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            seat = self._seats.at(_key(request))
-            if seat is None:
-                return _refusal(kind(NoMemory()), Refused(401, GONE))
-            dialect = kind(seat)
-            try:
-                seat.enter()
-            except Refused as refused:
-                return _refusal(dialect, refused)
-            response = None
-            try:
-                asked = dialect.read(await _body(request))
-                pieces = self._recorded(seat, asked, request, seat.begin())
-                work = _streamed(dialect, pieces, seat.leave) if asked.stream else _whole(dialect, pieces)
-                response = await _unless_gone(request, work)
-            except Refused as refused:
-                return _refusal(dialect, refused)
-            finally:
-                if not isinstance(response, _Stream):
-                    seat.leave()
-            return response
-
-        return answer
+    async def _answer(self, seat: Seat, dialect: Dialect, request: Request, send: Send) -> None:
+        try:
+            seat.enter()
+        except Refused as refused:
+            await _refuse(send, dialect, refused)
+            return
+        try:
+            asked = dialect.read(await _body(request))
+            seed = seat.begin()
+            await _unless_gone(request, lambda gone: _replied(
+                self._recorded(seat, asked, gone, seed), dialect, asked, send))
+        except Refused as refused:
+            await _refuse(send, dialect, refused)
+        finally:
+            seat.leave()
 
     async def _recorded(
-        self, seat: Seat, asked: Asked, request: Request, seed: int,
+        self, seat: Seat, asked: Asked, gone: asyncio.Task[None], seed: int,
     ) -> AsyncGenerator[str, None]:
         """What the upstream says, piece by piece; recorded before its last piece goes out."""
         version, began = self.policy_version, time.time()
@@ -114,7 +127,7 @@ class Gateway:
                 async for piece in pieces:
                     turn = _taken(answer, piece, version)
                     if turn is not None and not kept:
-                        if await request.is_disconnected():
+                        if gone.done():
                             return
                         seat.keep(asked, turn, began)
                         kept = True
@@ -127,73 +140,52 @@ class Gateway:
 
     async def _models(self, request: Request) -> Response:
         if self._seats.at(_key(request)) is None:
-            return _refusal(Chat(NoMemory()), Refused(401, GONE))
+            return Response(Chat(NoMemory()).problem(Refused(401, GONE)), 401, media_type="application/json")
         return JSONResponse({"object": "list", "data": [{"id": "policy", "object": "model", "owned_by": "quintain"}]})
 
     async def _health(self, request: Request) -> Response:
         return Response(b"")
 
 
-async def _whole(dialect: Dialect, pieces: AsyncGenerator[str, None]) -> Response:
+async def _replied(pieces: AsyncGenerator[str, None], dialect: Dialect, asked: Asked, send: Send) -> None:
+    """Say what comes. A stream begins only when its first piece is there: until then a refusal has a status of its
+    own. However it ends, the upstream is let go."""
+    began = False
     async with aclosing(pieces):
         try:
-            found = [piece async for piece in pieces]
+            if not asked.stream:
+                found = [piece async for piece in pieces]
+                await _say(send, 200, dialect.whole("".join(found)) if found else b"")
+                return
+            async for piece in pieces:
+                out = dialect.piece(piece)
+                if not began:
+                    await send({"type": "http.response.start", "status": 200, "headers": _STREAM})
+                    began = True
+                if out:
+                    await send({"type": "http.response.body", "body": out, "more_body": True})
         except Refused as refused:
-            return _refusal(dialect, refused)
-    return Response(dialect.whole("".join(found)) if found else b"", media_type="application/json")
+            if began:
+                await send({"type": "http.response.body", "body": dialect.broken(refused)})
+            else:
+                await _refuse(send, dialect, refused)
+            return
+    if began:
+        await send({"type": "http.response.body", "body": dialect.end()})
+    else:  # nobody waits any more
+        await _say(send, 200, b"")
 
 
-async def _streamed(dialect: Dialect, pieces: AsyncGenerator[str, None], over: Callable[[], None]) -> Response:
-    """A stream begins only when its first piece is there: until then a refusal has a status of its own."""
-    try:
-        first = await anext(pieces, None)
-    except Refused as refused:
-        return _refusal(dialect, refused)
-    if first is None:  # nobody waits any more
-        return Response(b"")
-    return _Stream(_events(dialect, first, pieces), pieces, over)
-
-
-class _Stream(StreamingResponse):
-    """Events on their way out. However it ends, also before it begins, the upstream is let go and `over` is called."""
-
-    def __init__(
-        self, events: AsyncGenerator[bytes, None], pieces: AsyncGenerator[str, None], over: Callable[[], None],
-    ) -> None:
-        super().__init__(events, media_type="text/event-stream", headers={"cache-control": "no-cache"})
-        self._going = (events, pieces)
-        self._over = over
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._over()
-            for one in self._going:
-                await one.aclose()
-
-
-async def _events(
-    dialect: Dialect, first: str, pieces: AsyncGenerator[str, None],
-) -> AsyncGenerator[bytes, None]:
-    try:
-        yield dialect.piece(first)
-        async for piece in pieces:
-            if out := dialect.piece(piece):
-                yield out
-        yield dialect.end()
-    except Refused as refused:
-        yield dialect.broken(refused)
-
-
-async def _unless_gone(request: Request, work: Coroutine[None, None, Response]) -> Response:
-    """The response, or an empty one as soon as nobody waits for it any more."""
+async def _unless_gone(
+    request: Request, work: Callable[[asyncio.Task[None]], Coroutine[None, None, None]],
+) -> None:
+    """Do it, but no further once nobody waits for it any more. The work is told of the task that is done then."""
     async with asyncio.TaskGroup() as crew:
-        working, gone = crew.create_task(work), crew.create_task(_gone(request))
+        gone = crew.create_task(_gone(request))
+        working = crew.create_task(work(gone))
         await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
         working.cancel()  # no more than a word to one that is done
         gone.cancel()
-    return Response(b"") if working.cancelled() else working.result()
 
 
 async def _gone(request: Request) -> None:
@@ -201,9 +193,20 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _refusal(dialect: Dialect, refused: Refused) -> Response:
-    headers = {"retry-after": refused.retry_after} if refused.retry_after is not None else {}
-    return Response(dialect.problem(refused), refused.status, headers, media_type="application/json")
+_JSON = [(b"content-type", b"application/json")]
+_STREAM = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+
+
+async def _say(send: Send, status: int, content: bytes, *more: tuple[bytes, bytes]) -> None:
+    length = (b"content-length", str(len(content)).encode())
+    await send({"type": "http.response.start", "status": status, "headers": [*_JSON, length, *more]})
+    await send({"type": "http.response.body", "body": content})
+
+
+async def _refuse(send: Send, dialect: Dialect, refused: Refused) -> None:
+    again = refused.retry_after
+    more = [(b"retry-after", again.encode("latin-1", "replace"))] if again is not None else []
+    await _say(send, refused.status, dialect.problem(refused), *more)
 
 
 def _key(request: Request) -> str:

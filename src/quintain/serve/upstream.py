@@ -39,7 +39,8 @@ class ChatUpstream:
     async def pieces(self, asked: Asked, past: Sequence[Exchange], *, seed: int) -> AsyncGenerator[str, None]:
         body = {"seed": seed, **asked.fields, **self._fields, "logprobs": True, "return_token_ids": True}
         try:
-            async with self._session().post(self._url, json=body, headers=self._headers()) as response:
+            content = msgspec.json.encode(body)
+            async with self._session().post(self._url, data=content, headers=self._headers()) as response:
                 if response.status != 200:
                     raise Refused(response.status, f"{self._url} refused", content=await _whole(response),
                                   retry_after=response.headers.get("retry-after"))
@@ -71,7 +72,7 @@ class ChatUpstream:
 
     def _headers(self) -> dict[str, str]:
         key = os.environ.get(self._api_key_env, "").strip()
-        return {"authorization": f"Bearer {key}"} if key else {}
+        return {"content-type": "application/json", **({"authorization": f"Bearer {key}"} if key else {})}
 
 
 class TokenUpstream:
