@@ -18,9 +18,11 @@ ARGUMENTS = ('{"city"', ': "Oslo"', "}")
 
 class ScriptedModel:
     """`asked` are the bodies that came, `sampled` the (prompt, output, log-probabilities) of each reply that was begun,
-    `hung_up` counts streams that nobody read to their end. With tools it calls the first one, once."""
+    `hung_up` counts streams that nobody read to their end. With tools it calls the first one, once; with `arguments` as
+    often as there are of them, each with its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, arguments: tuple[str, ...] = ()) -> None:
+        self._arguments = arguments
         self.asked: list[dict[str, Any]] = []
         self.sampled: list[tuple[list[int], list[int], list[float]]] = []
         self.hung_up = 0
@@ -41,9 +43,10 @@ class ScriptedModel:
                 return JSONResponse({"error": {"message": "This model's maximum context length is 8"}}, 400)
             case "slow":
                 await asyncio.sleep(30)
-        calls = bool(body.get("tools")) and body["messages"][-1]["role"] != "tool"
-        parts = ARGUMENTS if calls else WORDS
         nth = len(self.sampled)
+        calls = bool(body.get("tools")) and (
+            nth < len(self._arguments) if self._arguments else body["messages"][-1]["role"] != "tool")
+        parts = WORDS if not calls else pieces(self._arguments[nth]) if self._arguments else ARGUMENTS
         prompt = [1000 + len(message.get("content") or "") for message in body["messages"]]
         ids, logprobs = [100 * nth + k for k in range(len(parts))], [-0.25 * k for k in range(len(parts))]
         self.sampled.append((prompt, ids, logprobs))
@@ -86,6 +89,10 @@ class ScriptedModel:
             whole = True
         finally:
             self.hung_up += not whole
+
+
+def pieces(text: str) -> tuple[str, ...]:
+    return text[:4], text[4:9], text[9:]
 
 
 def scores(values: list[float]) -> dict[str, object]:
