@@ -56,7 +56,8 @@ def test_mini_swe_agent_works_in_a_sandbox_and_hands_in() -> None:
 
 @pytest.mark.bridge("mini-swe-agent", "theirs drives ours", "its agent and LiteLLM through the gateway, in a sandbox")
 def test_mini_swe_agent_is_captured_by_the_gateway_and_works_in_a_sandbox() -> None:
-    commands = ("echo 'print(6 * 7)' > a.py", "python3 a.py", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; python3 a.py")
+    commands = (
+        "echo 'print(6 * 7)' > a.py", "python3 a.py", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; python3 a.py")
 
     def work(base: str) -> tuple[str, str]:
         environment = get_environment({**OURS, "timeout": 10})
