@@ -34,6 +34,7 @@ COMMANDS = {
     "worker": "Play episodes of a run beside other workers.",
     "queue": "Look into a queue of jobs, stop and resume kinds of them, and deal with the dead.",
     "serve": "Serve runs, tasks and sandboxes over HTTP.",
+    "gateway": "Record what an agent samples from a model server, token for token.",
     "keys": "Make and revoke the API keys of a server, and say what tenants may use.",
     "doctor": "Say what this host can do, and clean up what a killed run left.",
 }

@@ -22,9 +22,10 @@ from quintain.serve.dashboard import (
     board,
 )
 from quintain.serve.gateway import Gateway
+from quintain.serve.gateway_admin import GatewayAdmin, Opened, gateway_admin
 from quintain.serve.homes import Home
 from quintain.serve.keys import Key, KeyRing, Quota
-from quintain.serve.listening import listening
+from quintain.serve.listening import listening, listening_at, refuse_another
 from quintain.serve.metrics import metrics_app
 from quintain.serve.model_server import ModelServer
 from quintain.serve.openapi import document
@@ -50,8 +51,9 @@ from quintain.serve.words import (
 __all__ = [
     "Alarms", "AlarmsView", "AlertLine", "Allowance", "Api", "ApiError", "Asked", "AsyncClient", "Captured",
     "CaseView", "ChatUpstream", "Client", "CompletionsSampler", "Declined", "Done", "Doorkeeper", "Ended", "Exchange",
-    "Gateway", "HoldLine", "Home", "Key", "KeyRing", "ModelServer", "Move", "Numbered", "OPERATIONS", "Offer", "Piece",
-    "Player", "Problem", "Quota", "Refusal", "Refused", "Replays", "ReviewStats", "Reviews", "RunAsked", "RunState",
-    "RunView", "Sampler", "Scope", "SilenceLine", "Standings", "TaskStanding", "TasksetView", "To", "TokenUpstream",
-    "Upstream", "board", "document", "listening", "metrics_app", "threads_of",
+    "Gateway", "GatewayAdmin", "HoldLine", "Home", "Key", "KeyRing", "ModelServer", "Move", "Numbered", "OPERATIONS",
+    "Offer", "Opened", "Piece", "Player", "Problem", "Quota", "Refusal", "Refused", "Replays", "ReviewStats",
+    "Reviews", "RunAsked", "RunState", "RunView", "Sampler", "Scope", "SilenceLine", "Standings", "TaskStanding",
+    "TasksetView", "To", "TokenUpstream", "Upstream", "board", "document", "gateway_admin", "listening",
+    "listening_at", "metrics_app", "refuse_another", "threads_of",
 ]

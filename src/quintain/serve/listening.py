@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -25,20 +28,61 @@ async def listening(
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as door:
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         door.bind((host, port))
-        door.listen(1024)
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, lifespan="off", limit_concurrency=most_at_once,
-            timeout_graceful_shutdown=grace_seconds, timeout_keep_alive=60, http=protocol or "auto",
-            proxy_headers=False, server_header=False)
-        server = _Server(config)
-        async with asyncio.TaskGroup() as crew:
-            serving = crew.create_task(server.serve(sockets=[door]))
-            try:
-                shown = f"[{host}]" if ":" in host else host
-                yield f"http://{shown}:{door.getsockname()[1]}"
-            finally:
-                server.should_exit = True
-                await serving
+        shown = f"[{host}]" if ":" in host else host
+        async with _serving(app, door, most_at_once, grace_seconds, protocol):
+            yield f"http://{shown}:{door.getsockname()[1]}"
+
+
+@asynccontextmanager
+async def listening_at(app: ASGIApp, path: Path, *, grace_seconds: int = 5) -> AsyncIterator[None]:
+    """The same on a Unix socket that only its owner can open. A socket that nobody listens on any more is replaced.
+    Raises OSError for one that somebody does, and for a path of more than about 100 bytes."""
+    refuse_another(path)
+    with _own_socket(path) as door:
+        async with _serving(app, door, None, grace_seconds, None):
+            yield
+
+
+def refuse_another(path: Path) -> None:
+    """Raises OSError where somebody listens on this Unix socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        if probe.connect_ex(str(path)) == 0:
+            raise OSError(errno.EADDRINUSE, f"{path}: somebody listens there")
+
+
+@contextlib.contextmanager
+def _own_socket(path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
+        path.unlink(missing_ok=True)
+        before = os.umask(0o177)
+        try:
+            door.bind(str(path))
+        finally:
+            os.umask(before)
+        try:
+            yield door
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def _serving(
+    app: ASGIApp, door: socket.socket, most_at_once: int | None, grace_seconds: int,
+    protocol: type[asyncio.Protocol] | None,
+) -> AsyncIterator[None]:
+    door.listen(1024)
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, lifespan="off", limit_concurrency=most_at_once,
+        timeout_graceful_shutdown=grace_seconds, timeout_keep_alive=60, http=protocol or "auto",
+        proxy_headers=False, server_header=False)
+    server = _Server(config)
+    async with asyncio.TaskGroup() as crew:
+        serving = crew.create_task(server.serve(sockets=[door]))
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            await serving
 
 
 class _Server(uvicorn.Server):
