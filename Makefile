@@ -73,6 +73,11 @@ bridges:
 	test -x .venv-bridges/verifiers/bin/python || $(PYTHON) -m venv .venv-bridges/verifiers
 	.venv-bridges/verifiers/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	.venv-bridges/verifiers/bin/python -m pip install --quiet --disable-pip-version-check -e . pytest hypothesis --group bridges-verifiers
+	test -x .venv-bridges/adapters/bin/python || $(PYTHON) -m venv .venv-bridges/adapters
+	.venv-bridges/adapters/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	.venv-bridges/adapters/bin/python .ci/torch_cpu.py
+	.venv-bridges/adapters/bin/python -m pip install --quiet --disable-pip-version-check -e . pytest hypothesis --group bridges-adapters
+	.venv-bridges/adapters/bin/python -m pip install --quiet --disable-pip-version-check --no-deps 'verl>=0.9' 'openrlhf>=0.11'
 	test -z '$(HARBOR_PYTHON)' || test -x .venv-bridges/harbor/bin/python || $(HARBOR_PYTHON) -m venv .venv-bridges/harbor
 	test -z '$(HARBOR_PYTHON)' || .venv-bridges/harbor/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	test -z '$(HARBOR_PYTHON)' || .venv-bridges/harbor/bin/python -m pip install --quiet --disable-pip-version-check -e . pytest hypothesis --group bridges-harbor
@@ -80,6 +85,8 @@ bridges:
 	.venv-bridges/bin/python -m pytest tests/bridges tests/curate/test_openenv.py tests/serve/test_gateway_sdks.py tests/train/test_adapters.py \
 	  tests/train/test_trl.py --bridges-table docs/rooms/bridges-table.md
 	.venv-bridges/verifiers/bin/python -m pytest tests/bridges/test_gymnasium.py tests/train/test_adapters.py \
+	  --bridges-table docs/rooms/bridges-table.md
+	.venv-bridges/adapters/bin/python -m pytest tests/bridges/test_gymnasium.py tests/train/test_adapters.py \
 	  --bridges-table docs/rooms/bridges-table.md
 	test -z '$(HARBOR_PYTHON)' || .venv-bridges/harbor/bin/python -m pytest tests/bridges/test_harbor.py tests/bridges/test_harbor_results.py \
 	  --bridges-table docs/rooms/bridges-table.md
