@@ -60,9 +60,11 @@ ray: $(READY)
 nodes: ray
 	$(BIN)/python -m pytest -s -m three_nodes tests/fleet/test_three_nodes.py
 
-# Harbor needs Python 3.12: one that is found, or named; without, the table has no rows of it.
+# Harbor needs Python 3.12, NeMo Gym 3.13.14: one that is found, or named; without, the table has no rows of it.
 HARBOR_PYTHON ?= $(firstword $(shell for name in python3.14 python3.13 python3.12; do \
   $$name -c '' 2>/dev/null && echo $$name; done))
+NEMO_PYTHON ?= $(firstword $(shell for name in python3.14 python3.13; do \
+  $$name -c 'import sys; sys.exit(sys.version_info < (3, 13, 14))' 2>/dev/null && echo $$name; done))
 
 # What we play against in other people's own packages (about 940 MB, in an environment of their own), and the table of it.
 bridges:
@@ -81,6 +83,9 @@ bridges:
 	test -z '$(HARBOR_PYTHON)' || test -x .venv-bridges/harbor/bin/python || $(HARBOR_PYTHON) -m venv .venv-bridges/harbor
 	test -z '$(HARBOR_PYTHON)' || .venv-bridges/harbor/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	test -z '$(HARBOR_PYTHON)' || .venv-bridges/harbor/bin/python -m pip install --quiet --disable-pip-version-check -e . pytest hypothesis --group bridges-harbor
+	test -z '$(NEMO_PYTHON)' || test -x .venv-bridges/nemo/bin/python || $(NEMO_PYTHON) -m venv .venv-bridges/nemo
+	test -z '$(NEMO_PYTHON)' || .venv-bridges/nemo/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	test -z '$(NEMO_PYTHON)' || .venv-bridges/nemo/bin/python -m pip install --quiet --disable-pip-version-check -e . pytest hypothesis --group bridges-nemo
 	rm -f docs/rooms/bridges-table.md
 	.venv-bridges/bin/python -m pytest tests/bridges tests/curate/test_openenv.py tests/serve/test_gateway_sdks.py tests/train/test_adapters.py \
 	  tests/train/test_trl.py --bridges-table docs/rooms/bridges-table.md
@@ -89,6 +94,8 @@ bridges:
 	.venv-bridges/adapters/bin/python -m pytest tests/bridges/test_gymnasium.py tests/train/test_adapters.py \
 	  --bridges-table docs/rooms/bridges-table.md
 	test -z '$(HARBOR_PYTHON)' || .venv-bridges/harbor/bin/python -m pytest tests/bridges/test_harbor.py tests/bridges/test_harbor_results.py \
+	  --bridges-table docs/rooms/bridges-table.md
+	test -z '$(NEMO_PYTHON)' || .venv-bridges/nemo/bin/python -m pytest tests/bridges/test_nemo.py \
 	  --bridges-table docs/rooms/bridges-table.md
 
 clean:

@@ -18,11 +18,12 @@ from quintain.bridges.conversations import (
 from quintain.bridges.extract import arrow_schema, rows, write_documents, write_jsonl, write_parquet
 from quintain.bridges.gymnasium import gymnasium_environment
 from quintain.bridges.harbor_results import read_trials, write_trials
+from quintain.bridges.nemo import nemo_rows, nemo_server
 from quintain.bridges.openenv import openenv_app
 
 __all__ = [
     "AtifTrajectory", "Choosing", "Conversation", "DpoRow", "KtoRow", "MessagesRow", "SftRow", "arrow_schema",
     "check_atif", "conversations", "dpo_rows", "from_atif", "gymnasium_environment", "kto_rows", "messages_rows",
-    "openenv_app", "read_atif", "read_trials", "rows", "sft_rows", "to_atif", "write_atif", "write_documents",
-    "write_jsonl", "write_parquet", "write_trials",
+    "nemo_rows", "nemo_server", "openenv_app", "read_atif", "read_trials", "rows", "sft_rows", "to_atif",
+    "write_atif", "write_documents", "write_jsonl", "write_parquet", "write_trials",
 ]

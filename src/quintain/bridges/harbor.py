@@ -92,12 +92,11 @@ class QuintainEnvironment(BaseEnvironment):
 
     @property
     def capabilities(self) -> EnvironmentCapabilities:
-        listed = Network.ALLOW_LIST in NativeBackend().probe().networks
         return EnvironmentCapabilities(
-            disable_internet=True, network_allowlist=listed, network_allowlist_hostnames=listed,
-            network_allowlist_wildcard_hostnames=listed, network_allowlist_ipv4_addresses=listed,
-            network_allowlist_ipv6_addresses=listed, network_allowlist_ipv4_cidrs=listed,
-            network_allowlist_ipv6_cidrs=listed)
+            disable_internet=True, network_allowlist=True, network_allowlist_hostnames=True,
+            network_allowlist_wildcard_hostnames=True, network_allowlist_ipv4_addresses=True,
+            network_allowlist_ipv6_addresses=True, network_allowlist_ipv4_cidrs=True,
+            network_allowlist_ipv6_cidrs=True)
 
     @classmethod
     def resource_capabilities(cls) -> EnvironmentResourceCapabilities:
@@ -136,10 +135,7 @@ class QuintainEnvironment(BaseEnvironment):
             raise
 
     async def _open(self, backend: NativeBackend) -> None:
-        config, mode = self.task_env_config, self._network_policy.network_mode
-        network = _NETWORKS[mode]
-        if network not in backend.probe().networks:
-            raise ValueError(f"expected a host on which a sandbox can have the network {mode.value!r}, found none")
+        config, network = self.task_env_config, _NETWORKS[self._network_policy.network_mode]
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "quintain"
         image = await asyncio.to_thread(
             image_of, self.environment_dir, docker_image=config.docker_image, bases=self.options.bases, cache=cache,
