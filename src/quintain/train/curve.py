@@ -23,11 +23,14 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lines_of(rows: Sequence[Row]) -> tuple[Line, ...]:
-    """What a curve shows: held-out tasks at the first attempt and within three, and the mean reward of the updates."""
+    """What a curve shows: held-out tasks at the first attempt and within three, the same of other faults of what was
+    practised on where those were evaluated, and the mean reward of the updates."""
     seen = [row for row in rows if row.held_out]
     found = [
         Line(name=name, points=tuple((row.step, row.held_out[key]) for row in seen if key in row.held_out))
-        for name, key in (("held out, first attempt", "pass_at_1"), ("held out, within three", "within_3"))
+        for name, key in (
+            ("held out, first attempt", "pass_at_1"), ("held out, within three", "within_3"),
+            ("practised, first attempt", "practised_pass_at_1"), ("practised, within three", "practised_within_3"))
     ]
     paid = [row for row in rows if "reward" in row.train]
     width = max(1, len(paid) // 60)

@@ -13,6 +13,8 @@ TRAINING_FILES = ("training.json", "trl.json")
 LOG = "metrics.jsonl"
 _SHOWN = {
     "held_out/pass_at_1": "held out, first attempt", "held_out/within_3": "held out, within three",
+    "held_out/practised_pass_at_1": "practised, first attempt",
+    "held_out/practised_within_3": "practised, within three",
     "train/reward": "reward in training", "train/loss": "loss", "train/kl": "KL", "train/entropy": "entropy",
 }
 _POINTS = 240
