@@ -221,7 +221,7 @@ def test_files_and_folders_cross_with_modes_and_links_and_no_link_leads_out(tmp_
 
 
 @harbor
-@pytest.mark.bridge("harbor", "theirs drives ours", "networks: none, allow lists and public, each behind its own door")
+@pytest.mark.bridge("harbor", "theirs drives ours", "networks: none; an allow list refuses other hosts")
 def test_a_sandbox_reaches_what_its_policy_lists_and_nothing_else(tmp_path: Path) -> None:
     from harbor.models.task.config import NetworkMode, NetworkPolicy
 
