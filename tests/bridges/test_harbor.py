@@ -10,9 +10,12 @@ import importlib.util
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +32,7 @@ HERE = importlib.util.find_spec("harbor") is not None
 ELSEWHERE = os.environ.get("QUINTAIN_HARBOR_PYTHON")
 harbor = pytest.mark.skipif(not HERE, reason="needs harbor (Python ≥ 3.12): pip install harbor")
 PATH = "quintain.bridges.harbor:QuintainEnvironment"
-OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "DO_NOT_TRACK": "1"}
+OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "DO_NOT_TRACK": "1", "OPENAI_API_KEY": "none"}
 SUM = Item.sealed(
     Exam(hidden=StdioSuite(cases=(StdioCase(name="sum", stdin=b"2 3\n", stdout=b"5\n"),)),
          oracle={"solve.py": b"print(sum(map(int, input().split())))\n"}),
@@ -120,6 +123,54 @@ def test_a_registrys_image_that_nothing_stands_for_is_told_and_never_rewarded(tm
     assert found["exception_info"]["exception_type"] == "SandboxBuildFailedError"
     assert "ubuntu:24.04" in found["exception_info"]["exception_message"]
     assert found["verifier_result"] is None and not found["reward_valid"]
+
+
+class Model(BaseHTTPRequestHandler):
+    """A model of OpenAI's interface that writes the solution, and says two times that it is done."""
+
+    asked = 0
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        Model.asked += 1
+        typed = "echo 'print(sum(map(int, input().split())))' > /app/solve.py\n"
+        said = {"analysis": "Add.", "plan": "Write it.", "task_complete": Model.asked > 1,
+                "commands": [{"keystrokes": typed, "duration": 1.0}] if Model.asked == 1 else []}
+        told = json.dumps({
+            "id": "x", "object": "chat.completion", "created": 1, "model": "fake", "choices": [
+                {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": json.dumps(said)}}],
+            "usage": {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(told)))
+        self.end_headers()
+        self.wfile.write(told)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+@harbor
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="terminus works in tmux: apt-get install tmux")
+@pytest.mark.bridge("harbor", "theirs drives ours", "its agent terminus-2 works in tmux inside; its trajectory is read")
+def test_harbors_own_agent_works_in_a_sandbox_of_ours_and_its_trajectory_becomes_an_episode(tmp_path: Path) -> None:
+    write_taskset([SUM], tmp_path, format="harbor")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        found = run(tmp_path, tmp_path / "sum", "terminus-2", "-m", "openai/fake", "--ek", 'bases={"*": "host"}',
+                    "--ak", f"api_base=http://127.0.0.1:{server.server_port}/v1")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert found["verifier_result"]["rewards"]["reward"] == 1, found["exception_info"]
+    (log,) = read_trials(tmp_path / "jobs" / "terminus-2")
+    episode = fold(log)
+    assert (episode.stop, len(episode.turns)) == (Stop.SOLVED, 3)
+    assert "Read a line of numbers" in log[0].conversation[-1].text  # type: ignore[union-attr]
+    assert "solve.py" in episode.turns[0].text
 
 
 def environment(folder: Path, config: dict[str, Any] | None = None, **options: Any) -> Any:
