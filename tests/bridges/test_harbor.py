@@ -291,6 +291,22 @@ def test_a_sandbox_reaches_what_its_policy_lists_and_nothing_else(tmp_path: Path
 
 
 @harbor
+def test_a_lost_sandbox_is_an_error_after_which_harbor_neither_grades_nor_believes_a_reward(tmp_path: Path) -> None:
+    from harbor.environments.base import HealthcheckError
+    from harbor.models.trial.error_policy import policy_for
+
+    async def play(box: Any) -> None:
+        box._box().let_go()
+        for ask in (lambda: box.exec("true"), lambda: box.download_dir("/logs/agent", tmp_path / "logs")):
+            with pytest.raises(HealthcheckError, match="the sandbox is gone") as told:
+                await ask()
+            policy = policy_for(type(told.value).__name__)
+            assert policy.should_retry and not policy.should_grade and not policy.has_valid_reward
+
+    within(environment(tmp_path / "t"), play)
+
+
+@harbor
 @pytest.mark.parametrize(("config", "options", "name", "said"), [
     ({"gpus": 1}, {}, "", "does not support GPU"), ({"os": "windows"}, {}, "", "does not support Windows"),
     ({}, {"mounts": [{"type": "bind", "source": "/etc", "target": "/mnt"}]}, "", "shows nothing of the host"),
