@@ -79,7 +79,7 @@ bridges:
 	.venv-bridges/adapters/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	.venv-bridges/adapters/bin/python .ci/torch_cpu.py
 	.venv-bridges/adapters/bin/python -m pip install --quiet --disable-pip-version-check -e . pytest hypothesis --group bridges-adapters
-	.venv-bridges/adapters/bin/python -m pip install --quiet --disable-pip-version-check --no-deps 'verl>=0.9' 'openrlhf>=0.11'
+	.venv-bridges/adapters/bin/python -m pip install --quiet --disable-pip-version-check --no-deps 'verl>=0.9' 'openrlhf>=0.11' 'areal>=1.0'
 	test -z '$(HARBOR_PYTHON)' || test -x .venv-bridges/harbor/bin/python || $(HARBOR_PYTHON) -m venv .venv-bridges/harbor
 	test -z '$(HARBOR_PYTHON)' || .venv-bridges/harbor/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	test -z '$(HARBOR_PYTHON)' || .venv-bridges/harbor/bin/python -m pip install --quiet --disable-pip-version-check -e . pytest hypothesis --group bridges-harbor

@@ -13,6 +13,7 @@ from quintain.rollout import Collector, Patience
 from quintain.testing import FakeEnvironment, fail_first, fake_item
 from quintain.train import (
     Stage,
+    areal_agent,
     openrlhf_agent,
     skyrl_environment,
     tinker_group,
@@ -162,6 +163,44 @@ def test_openrlhf_executes_an_episode_with_our_agent() -> None:
     words = [sampler.words.decode(done["observation_tokens"][a:b]) for a, b in done["action_ranges"]]
     assert words == ["wrong<|im_end|>", "right<|im_end|>"]
     assert done["extra_logs"] == {"solved": 1.0, "house_failure": 0.0}
+
+
+# --- AReaL ---
+
+@pytest.mark.bridge("areal", "theirs drives ours", "its proxy workflow runs our agent inline; its proxy is ours")
+def test_areal_runs_an_episode_by_its_proxy() -> None:
+    proxy = pytest.importorskip("areal.experimental.openai.proxy.workflow", reason="needs AReaL")
+    routing = pytest.importorskip("starlette.routing", reason="needs starlette")
+    from starlette.applications import Starlette
+    from starlette.responses import JSONResponse
+
+    from quintain.serve import listening
+
+    asked = []
+
+    async def answer(request):
+        body = await request.json()
+        asked.append((request.headers["authorization"], [message["content"] for message in body["messages"]]))
+        words = "right" if len(body["messages"]) > 1 else "wrong"
+        message = {"role": "assistant", "content": words}
+        return JSONResponse({"choices": [{"message": message, "finish_reason": "stop"}]})
+
+    async def play(house, **options):
+        app = Starlette(routes=[routing.Route("/v1/chat/completions", answer, methods=["POST"])])
+        async with listening(app, grace_seconds=1) as url:
+            agent = areal_agent(house, {"add": fake_item("add")}, **options)
+            work = proxy.OpenAIProxyWorkflow(mode="inline", agent=agent, proxy_addr=url + "/v1")
+            try:
+                return await work._run_agent("secret", {"task": "add"})
+            except HouseError as error:  # what its executor rejects the trajectory for
+                return str(error)
+
+    with stage() as house:
+        assert asyncio.run(play(house)) == 1.0
+    assert asked == [("Bearer secret", ["Do add."]), ("Bearer secret", ["Do add.", "wrong", "[unsolved]"])]
+    with stage(plan=fail_first(2, GONE, call="grade")) as house:
+        assert "no reward to train on" in asyncio.run(play(house))
+        assert asyncio.run(play(house, lost=-1.0)) == -1.0
 
 
 # --- verl ---

@@ -13,6 +13,7 @@ from quintain.train.advantage import (
     spread,
     whiten,
 )
+from quintain.train.areal import areal_agent
 from quintain.train.board import Board, write_png
 from quintain.train.checkpoint import Checkpoints
 from quintain.train.control import Control, controlled, with_control
@@ -49,12 +50,12 @@ __all__ = [
     "Line", "LmLearning", "LmSettings", "LocalWeights", "Log", "Lost", "Memory", "Plan", "Player", "Reading",
     "RepairLearning", "RepairSettings", "Row", "ServedWeights", "Share", "Shown", "Sifted", "Span", "Stage", "Step",
     "Talk", "TaskEnvironment", "TrainedRepairer", "Trajectory", "TrlPlan", "TrlRewards", "TrlRollouts", "TrlTrained",
-    "TrlWorker", "Why", "age_of", "aggregate", "alarms", "by_batch", "by_episode", "by_state", "by_turn", "case_of",
-    "cispo", "clip_fraction", "contributions", "controlled", "demo_of", "discounted", "dr_grpo", "drift_of",
-    "drift_of_rows", "episode_reward", "gdpo", "gigpo", "grpo", "gspo", "kl_k1", "kl_k2", "kl_k3", "lines_of",
-    "lm_learner", "masked_weights", "maxrl", "named_reward", "open_model", "openrlhf_agent", "paid", "picture",
-    "ppo_clip", "reinforce_plus_plus", "repair_learner", "rloo", "rows_of", "sift", "skyrl_environment", "spark_line",
-    "spread", "states_of", "tinker_group", "train", "train_with_trl", "trajectory_of", "trl_environments",
-    "truncated_weights", "useful", "verifiers_taskset", "verl_agent_loop", "whiten", "with_control", "with_rewards",
-    "worth", "write_page", "write_png",
+    "TrlWorker", "Why", "age_of", "aggregate", "alarms", "areal_agent", "by_batch", "by_episode", "by_state",
+    "by_turn", "case_of", "cispo", "clip_fraction", "contributions", "controlled", "demo_of", "discounted", "dr_grpo",
+    "drift_of", "drift_of_rows", "episode_reward", "gdpo", "gigpo", "grpo", "gspo", "kl_k1", "kl_k2", "kl_k3",
+    "lines_of", "lm_learner", "masked_weights", "maxrl", "named_reward", "open_model", "openrlhf_agent", "paid",
+    "picture", "ppo_clip", "reinforce_plus_plus", "repair_learner", "rloo", "rows_of", "sift", "skyrl_environment",
+    "spark_line", "spread", "states_of", "tinker_group", "train", "train_with_trl", "trajectory_of",
+    "trl_environments", "truncated_weights", "useful", "verifiers_taskset", "verl_agent_loop", "whiten",
+    "with_control", "with_rewards", "worth", "write_page", "write_png",
 ]
