@@ -45,6 +45,11 @@ class RepoFormat(ByName):
         return Taskset(RepoTasks(name))
 
 
+#: Whose given tests, with answers that run everything and check nothing, notice nine of ten faults already (most of the
+#: others end in an exception or never): the gate refuses it.
+_TOO_EASY = "repo/coverage/numerals/to_roman"
+
+
 class RepoTasks:
     """The tasks of one part, each made when it is asked for."""
 
@@ -55,8 +60,9 @@ class RepoTasks:
     @cached_property
     def _made(self) -> dict[str, tuple[Package, int]]:
         if self._part == "coverage":
-            return {f"repo/coverage/{one.name}/{name.name}": (one, at) for one in packages()
+            made = {f"repo/coverage/{one.name}/{name.name}": (one, at) for one in packages()
                     for at, name in enumerate(one.names)}
+            return {id: place for id, place in made.items() if id != _TOO_EASY}
         return {f"repo/issue/{one.name}/{at + 1}": (one, at) for one in packages() for at in range(len(one.faults))}
 
     def ids(self) -> Sequence[str]:
