@@ -43,13 +43,12 @@ async def main() -> None:
     asked = parser.parse_args()
     train_items, *held_out = ([tasks[id] for id in tasks.ids] for tasks in map(
         open_taskset, ("oneliners:train", "oneliners:heldout", "oneliners:new")))
-    settings = LmSettings(
-        seed=asked.seed, sft_steps=asked.sft_steps, rl_steps=asked.steps, control=Control(asked.control),
-        precision="bfloat16")
+    settings = LmSettings(seed=asked.seed, sft_steps=asked.sft_steps, rl_steps=asked.steps, precision="bfloat16",
+                          control=Control(asked.control))
     async with NativeBackend() as backend:
         code = CodeEnvironment(backend, oracle=Oracle(backend, confirm=False), scalar=solved_only, detectors=())
         player = Collector(TerseEnvironment(code), lambda event: None, seed=asked.seed, concurrency=64)
-        sets = {"": held_out[0][:: asked.every], "new": held_out[1][:: asked.every]}
+        sets = {name: items[:: asked.every] for name, items in zip(("", "new"), held_out, strict=True)}
         learner = lm_learner(*open_model(asked.model, CACHE), player, train_items, sets, shown(train_items), settings)
         await learner.prepare()
         plan = Plan(evaluate_every=10**9, checkpoint_every=20, keep=1, cpu_seconds=asked.cpu_seconds)

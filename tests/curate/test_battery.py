@@ -117,10 +117,10 @@ CAREFUL = """#!/bin/bash
 mkdir -p /logs/verifier
 if [ "$(cat answer.txt 2>/dev/null)" = 42 ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
 """
-#: Believes whatever a runner in the work folder says.
+#: Believes whatever a tool says that the work folder tells what to do.
 CARELESS = """#!/bin/bash
 mkdir -p /logs/verifier
-if python3 -m pytest -q >/dev/null 2>&1; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
+if make test >/dev/null 2>&1; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
 """
 
 
@@ -162,5 +162,5 @@ def test_a_careless_script_pays_tricks_that_a_careful_one_does_not(tmp_path: Pat
             answer = written(tricks[name], words_of_item(item), "solve.sh")
             return (await site.verdict(item, answer)).solved
 
-    assert asyncio.run(paid("script_pytest_shadowed"))
+    assert asyncio.run(paid("script_makefile"))
     assert not asyncio.run(paid("script_printed_success"))

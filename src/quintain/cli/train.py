@@ -204,7 +204,10 @@ def _by_trl(ctx: click.Context, given: dict[str, Any], watching: Watching) -> No
 
 
 def _new_folder(given: dict[str, Any]) -> Path:
-    folder: Path = given["out"] or Path("runs") / time.strftime("train-%Y%m%d-%H%M%S")
+    begun = Path("runs") / time.strftime("train-%Y%m%d-%H%M%S")
+    folder: Path = given["out"] or next(  # another one may have begun in the same second
+        place for place in (begun, *(begun.with_name(f"{begun.name}-{n}") for n in range(2, 1000)))
+        if not place.exists())
     if folder.exists():
         raise Usage(f"--out {folder} is there already: choose another, or go on with that training: "
                     f"quintain train --resume {shlex.quote(str(folder))}")
