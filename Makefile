@@ -91,7 +91,7 @@ bridges:
 	  tests/train/test_trl.py --bridges-table docs/rooms/bridges-table.md
 	.venv-bridges/verifiers/bin/python -m pytest tests/bridges/test_gymnasium.py tests/train/test_adapters.py \
 	  --bridges-table docs/rooms/bridges-table.md
-	.venv-bridges/adapters/bin/python -m pytest tests/bridges/test_gymnasium.py tests/train/test_adapters.py \
+	.venv-bridges/adapters/bin/python -m pytest tests/bridges/test_tinker_sandbox.py tests/train/test_adapters.py \
 	  --bridges-table docs/rooms/bridges-table.md
 	test -z '$(HARBOR_PYTHON)' || .venv-bridges/harbor/bin/python -m pytest tests/bridges/test_harbor.py tests/bridges/test_harbor_results.py \
 	  --bridges-table docs/rooms/bridges-table.md
