@@ -59,6 +59,10 @@ def test_an_agent_is_recorded_and_a_killed_gateway_goes_on(tmp_path: Path) -> No
                 second = await asyncio.to_thread(
                     quintain, "serve", behind, *mine, "--port", "0", code=1)
                 assert "somebody listens there" in second
+                for odd in ("../..", "a/b?c=d#e&f", "žluťoučký 😀", "%2F", "x" * 2000):
+                    await asyncio.to_thread(quintain, "open", odd, *mine)
+                    assert json.loads(await asyncio.to_thread(quintain, "close", odd, *mine, "--json"))["replies"] == 0
+                assert "empty one" in await asyncio.to_thread(quintain, "open", "", *mine, code=1)
                 process.kill()
                 await process.wait()
                 process = await started(behind + "/v1", folder, port)

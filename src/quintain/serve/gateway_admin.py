@@ -44,7 +44,7 @@ class Wrong(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gateway_admin(gateway: Gateway, url: str) -> Starlette:
-    """The ASGI application: POST and GET /episodes, GET and DELETE /episodes/NAME. `url` is where agents find
+    """The ASGI application: POST and GET /episodes, GET and DELETE /episode?name=NAME. `url` is where agents find
     `gateway`. Whoever reaches this may do all: serve it on a socket that only the owner can open."""
 
     async def open_one(request: Request) -> Response:
@@ -52,6 +52,8 @@ def gateway_admin(gateway: Gateway, url: str) -> Starlette:
             asked = msgspec.json.decode(await request.body(), type=ToOpen)
         except msgspec.MsgspecError as error:
             return _said(Wrong(error=f"expected an episode to open: {error}"), 422)
+        if not asked.episode:
+            return _said(Wrong(error="expected a name for the episode, found an empty one"), 422)
         try:
             path = gateway.open(asked.episode, seed=asked.seed, allowance=asked.allowance)
         except ValueError as error:
@@ -62,7 +64,7 @@ def gateway_admin(gateway: Gateway, url: str) -> Starlette:
         return _said(Listed(episodes=gateway.episodes))
 
     async def one(request: Request) -> Response:
-        name = str(request.path_params["name"])
+        name = request.query_params.get("name", "")
         try:
             return _said(gateway.close(name) if request.method == "DELETE" else gateway.captured(name))
         except KeyError:
@@ -70,7 +72,7 @@ def gateway_admin(gateway: Gateway, url: str) -> Starlette:
 
     return Starlette(routes=[
         Route("/episodes", open_one, methods=["POST"]), Route("/episodes", listed, methods=["GET"]),
-        Route("/episodes/{name:path}", one, methods=["GET", "DELETE"]),
+        Route("/episode", one, methods=["GET", "DELETE"]),
     ])
 
 
@@ -94,30 +96,26 @@ class GatewayAdmin:
 
     def captured(self, episode: str) -> Captured:
         """What was recorded so far."""
-        return self._ask("GET", _place(episode), Captured)
+        return self._ask("GET", "/episode", Captured, name=episode)
 
     def close(self, episode: str) -> Captured:
         """End it."""
-        return self._ask("DELETE", _place(episode), Captured)
+        return self._ask("DELETE", "/episode", Captured, name=episode)
 
     def _ask(
         self, method: Literal["GET", "POST", "DELETE"], place: str, kind: type[_T], content: bytes | None = None,
+        *, name: str | None = None,
     ) -> _T:
         try:
             with httpx.Client(transport=httpx.HTTPTransport(uds=str(self._path)), timeout=self._seconds) as client:
-                answer = client.request(method, "http://gateway" + place, content=content)
+                answer = client.request(method, "http://gateway" + place, content=content,
+                                        params=None if name is None else {"name": name})
         except httpx.TransportError as error:
             raise ConnectionError(f"expected a gateway that listens at {self._path}, found none: {error}") from error
         if answer.status_code >= 400:
             wrong = msgspec.json.decode(answer.content, type=Wrong).error
             raise LookupError(wrong) if answer.status_code == 404 else ValueError(wrong)
         return msgspec.json.decode(answer.content, type=kind)
-
-
-def _place(episode: str) -> str:
-    from urllib.parse import quote
-
-    return "/episodes/" + quote(episode, safe="")
 
 
 def _said(what: Opened | Listed | Wrong | Captured, status: int = 200) -> Response:
