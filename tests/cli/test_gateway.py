@@ -107,4 +107,6 @@ def test_the_door_of_the_owner_is_closed_to_others_and_is_no_part_of_the_agents(
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     assert "expected a gateway that listens" in quintain("open", "x", "--folder", str(tmp_path), code=1)
+    assert "at most 107 bytes" in quintain(
+        "serve", "http://127.0.0.1:9/v1", "--folder", str(tmp_path / ("x" * 120)), code=1)
     assert "address of a model server" in quintain("serve", "localhost:8000", "--folder", str(tmp_path), code=2)

@@ -14,6 +14,9 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
+#: The most bytes that Linux takes for the path of a Unix socket (unix(7)).
+_LONGEST = 107
+
 
 @asynccontextmanager
 async def listening(
@@ -44,7 +47,10 @@ async def listening_at(app: ASGIApp, path: Path, *, grace_seconds: int = 5) -> A
 
 
 def refuse_another(path: Path) -> None:
-    """Raises OSError where somebody listens on this Unix socket."""
+    """Raises OSError where somebody listens on this Unix socket, and for a path that can be none."""
+    if (size := len(os.fsencode(path))) > _LONGEST:
+        raise OSError(errno.ENAMETOOLONG, f"{path}: expected a path of at most {_LONGEST} bytes for a Unix socket, "
+                      f"found {size}: choose a folder with a shorter one")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         if probe.connect_ex(str(path)) == 0:
             raise OSError(errno.EADDRINUSE, f"{path}: somebody listens there")
