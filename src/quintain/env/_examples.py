@@ -81,6 +81,17 @@ def examples_of(block: Block, *, package: str, public: Sequence[str]) -> list[Ex
     return found
 
 
+def uses(block: Block, name: str) -> bool:
+    """Whether a block does anything with a name, beyond importing it or printing it as text."""
+    try:
+        sources = [one.source for one in doctest.DocTestParser().get_examples(block.text)] or [block.text]
+        trees = [ast.parse(source) for source in sources]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any((isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.Attribute) and node.attr == name)
+               for tree in trees for node in ast.walk(tree))
+
+
 def _wanted(want: str) -> str:
     lines = want.replace("<BLANKLINE>", "").rstrip().splitlines()
     if lines and lines[0].startswith("Traceback ("):

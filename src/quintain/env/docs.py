@@ -254,8 +254,8 @@ def _uncovered(page: pages.Page | None, facts: Mapping[str, Sequence[str]]) -> l
             wrong.append(f"{name} has no heading")
         elif sum(len(line) for line in re.sub(r"`[^`\n]*`", "", own[0].words).splitlines()) < LEAST_WORDS:
             wrong.append(f"{name} is not described")
-        elif not any(block.tag in examples.PYTHON and name in block.text for block in own[0].blocks):
-            wrong.append(f"{name} has no example")
+        elif not any(block.tag in examples.PYTHON and examples.uses(block, name) for block in own[0].blocks):
+            wrong.append(f"{name} has no example that uses it")
     return wrong
 
 
