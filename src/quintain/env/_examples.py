@@ -88,8 +88,9 @@ def uses(block: Block, name: str) -> bool:
         trees = [ast.parse(source) for source in sources]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return any((isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.Attribute) and node.attr == name)
-               for tree in trees for node in ast.walk(tree))
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    return any(node.id == name for node in nodes if isinstance(node, ast.Name)) or any(
+        node.attr == name for node in nodes if isinstance(node, ast.Attribute))
 
 
 def _wanted(want: str) -> str:
