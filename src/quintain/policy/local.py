@@ -200,24 +200,18 @@ class LocalPolicy:
         until all have ended."""
         import torch
 
-        model, end = self._model, self._renderer.end_ids
+        model = self._model
         device = next(model.parameters()).device
         prompts = list(dict.fromkeys(request.prompt for request in requests))
         width = max(map(len, prompts))
         room = getattr(model.config, "max_position_embeddings", None)
-        most = [min(request.max_tokens, room - width) if room else request.max_tokens for request in requests]
+        replies = _Replies(requests, self._renderer.end_ids, pad=self._pad, room=None if room is None else room - width)
         ids = torch.full((len(prompts), width), self._pad, dtype=torch.long)
         mask = torch.zeros((len(prompts), width), dtype=torch.long)
         for row, prompt in enumerate(prompts):
             ids[row, width - len(prompt):] = torch.tensor(prompt)
             mask[row, width - len(prompt):] = 1
         whose = torch.tensor([prompts.index(request.prompt) for request in requests], device=device)
-        dice = [torch.Generator().manual_seed(request.seed) for request in requests]
-        heat = torch.tensor([[request.temperature or 1.0] for request in requests])
-        found: list[tuple[list[int], list[float]]] = [([], []) for _ in requests]
-        live = list(range(len(requests)))  # whose row of the model's batch is which
-        going = {row for row in live if most[row] > 0}
-        finish = [Finish.LENGTH] * len(requests)
         was_training = model.training
         model.eval()
         try:
@@ -229,27 +223,10 @@ class LocalPolicy:
                             logits_to_keep=last)
                 cache, logits, mask = out.past_key_values, out.logits[whose, -1], mask[whose]
                 cache.batch_select_indices(whose)
-                while True:
-                    logprobs = (logits.float().cpu() / heat[live]).log_softmax(-1)
-                    drawn = [self._pad] * len(live)
-                    for at, row in enumerate(live):
-                        if row not in going:
-                            continue
-                        token = int(logprobs[at].argmax()) if not requests[row].temperature else int(
-                            torch.multinomial(logprobs[at].exp(), 1, generator=dice[row]))
-                        drawn[at] = token
-                        found[row][0].append(token)
-                        found[row][1].append(float(logprobs[at, token]))
-                        if token in end:
-                            finish[row] = Finish.STOP
-                        if token in end or len(found[row][0]) >= most[row]:
-                            going.discard(row)
-                    if not going:
-                        break
+                while (drawn := replies.drawn(logits)) is not None:
                     ids = torch.tensor(drawn, device=device).unsqueeze(1)
-                    if len(going) <= _DROP * len(live):
-                        stay = torch.tensor([at for at, row in enumerate(live) if row in going], device=device)
-                        live = [row for row in live if row in going]
+                    if (left := replies.dropped()) is not None:
+                        stay = torch.tensor(left, device=device)
                         ids, mask = ids[stay], mask[stay]
                         cache.batch_select_indices(stay)
                     mask = torch.cat([mask, torch.ones_like(ids)], 1)
@@ -258,7 +235,54 @@ class LocalPolicy:
                     cache, logits = out.past_key_values, out.logits[:, -1]
         finally:
             model.train(was_training)
-        return [
-            (tuple(tokens), tuple(values), how)
-            for (tokens, values), how in zip(found, finish, strict=True)
-        ]
+        return replies.whole
+
+
+class _Replies:
+    """The replies of a batch as they grow, each by its own dice. `room` bounds their tokens, whatever was asked."""
+
+    def __init__(self, requests: Sequence[_Request], end: frozenset[int], *, pad: int, room: int | None) -> None:
+        import torch
+
+        self._requests, self._end, self._pad = requests, end, pad
+        self._most = [one.max_tokens if room is None else min(one.max_tokens, room) for one in requests]
+        self._dice = [torch.Generator().manual_seed(one.seed) for one in requests]
+        self._heat = torch.tensor([[one.temperature or 1.0] for one in requests])
+        self._found: list[tuple[list[int], list[float]]] = [([], []) for _ in requests]
+        self._finish = [Finish.LENGTH] * len(requests)
+        self._live = list(range(len(requests)))  # whose row of the model's batch is which
+        self._going = {row for row in self._live if self._most[row] > 0}
+
+    def drawn(self, logits: Any) -> list[int] | None:
+        """The next token of each row of the batch, by its logits [B, V]; None once all replies have ended."""
+        import torch
+
+        logprobs = (logits.float().cpu() / self._heat[self._live]).log_softmax(-1)
+        drawn = [self._pad] * len(self._live)
+        for at, row in enumerate(self._live):
+            if row not in self._going:
+                continue
+            token = int(logprobs[at].argmax()) if not self._requests[row].temperature else int(
+                torch.multinomial(logprobs[at].exp(), 1, generator=self._dice[row]))
+            drawn[at] = token
+            tokens, values = self._found[row]
+            tokens.append(token)
+            values.append(float(logprobs[at, token]))
+            if token in self._end:
+                self._finish[row] = Finish.STOP
+            if token in self._end or len(tokens) >= self._most[row]:
+                self._going.discard(row)
+        return drawn if self._going else None
+
+    def dropped(self) -> list[int] | None:
+        """The rows that stay in the batch, where enough have ended for the others to be taken out."""
+        if len(self._going) > _DROP * len(self._live):
+            return None
+        stay = [at for at, row in enumerate(self._live) if row in self._going]
+        self._live = [self._live[at] for at in stay]
+        return stay
+
+    @property
+    def whole(self) -> list[tuple[tuple[int, ...], tuple[float, ...], Finish]]:
+        return [(tuple(tokens), tuple(values), how)
+                for (tokens, values), how in zip(self._found, self._finish, strict=True)]
