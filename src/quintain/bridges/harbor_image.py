@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from quintain.env import TerminalWorld
-from quintain.sandbox import NativeBackend
+from quintain.sandbox import NativeBackend, published
 from quintain.tasks import Exam, Item, Package, ScriptSuite, context_digest
 from quintain.types import Entry, Grading
 
@@ -54,17 +53,10 @@ def _marked(laid: Path, executable: list[str], cache: Path) -> Path:
     """The same build context with the bits that make its files executable; written once."""
     digest = hashlib.sha256(msgspec.json.encode([laid.name, executable])).hexdigest()[:32]
     place = cache / "harbor" / digest
-    if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
-        shutil.copytree(laid, draft, dirs_exist_ok=True)
-        for path in executable:
-            if (draft / path).exists():
-                (draft / path).chmod(0o755)
-        try:
-            draft.rename(place)
-        except OSError:
-            shutil.rmtree(draft, ignore_errors=True)
-            if not place.exists():  # else somebody wrote the same content first
-                raise
+    with published(place) as draft:
+        if draft is not None:
+            shutil.copytree(laid, draft, dirs_exist_ok=True)
+            for path in executable:
+                if (draft / path).exists():
+                    (draft / path).chmod(0o755)
     return place

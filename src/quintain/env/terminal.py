@@ -19,7 +19,6 @@ import shutil
 import sys
 import sysconfig
 import tarfile
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cache
@@ -32,7 +31,7 @@ from quintain.env import _stand_ins
 from quintain.env._alive import Joined, Lasting, Living, Waiting, ports_of
 from quintain.env._ops_judge import KIND, judge_ops
 from quintain.grade import Frozen, Made, Wording, World, check_script, freeze, withheld
-from quintain.sandbox import Backend, Forking, Interactive, Snapshot, Snapshots
+from quintain.sandbox import Backend, Forking, Interactive, Snapshot, Snapshots, published
 from quintain.tasks import Item, Lacking, Needs, ScriptSuite, bases_of, context_digest, for_the_host
 from quintain.types import FaultKind, HouseError, Network, TaskError, Verdict, content_digest
 
@@ -89,18 +88,11 @@ class TerminalWorld(World):
     def _laid(self, files: Mapping[str, bytes]) -> Path:
         """A folder with a build context; written once for each content."""
         place = self._cache / "terminal" / context_digest(files)[:32]
-        if not place.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            draft = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
-            for path, content in files.items():
-                (draft / path).parent.mkdir(parents=True, exist_ok=True)
-                (draft / path).write_bytes(content)
-            try:
-                draft.rename(place)
-            except OSError:
-                shutil.rmtree(draft, ignore_errors=True)
-                if not place.exists():  # else somebody wrote the same content first
-                    raise
+        with published(place) as draft:
+            if draft is not None:
+                for path, content in files.items():
+                    (draft / path).parent.mkdir(parents=True, exist_ok=True)
+                    (draft / path).write_bytes(content)
         return place
 
     def frozen(self, snapshot: Snapshot, suite: ScriptSuite, artifacts: Sequence[str]) -> Frozen:

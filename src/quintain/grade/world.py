@@ -7,9 +7,7 @@ Does not cover: who else makes an answer (an agent turn by turn); `freeze` and `
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,7 +15,7 @@ import msgspec
 
 from quintain.grade.frozen import Frozen, freeze
 from quintain.grade.script import check_script
-from quintain.sandbox import Forking, Sandbox, Snapshot, Snapshots
+from quintain.sandbox import Forking, Sandbox, Snapshot, Snapshots, published
 from quintain.tasks import Item, ScriptStep, ScriptSuite, context_digest
 from quintain.types import (
     FaultKind,
@@ -86,17 +84,11 @@ class World:
             raise TaskError(f"task {item.task.id}: expected the build context {digest[:16]} in it, found none",
                             kind=FaultKind.TASK_ENVIRONMENT)
         place = self._cache / "contexts" / f"{digest[:32]}-{content_digest(self._bases)[:8]}"
-        if not place.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            draft = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
-            for path, content in files.items():
-                (draft / path).parent.mkdir(parents=True, exist_ok=True)
-                (draft / path).write_bytes(_FROM.sub(self._base, content) if path == "Dockerfile" else content)
-            try:
-                os.rename(draft, place)
-            except OSError:
-                if not place.exists():  # somebody else wrote the same content first
-                    raise
+        with published(place) as draft:
+            if draft is not None:
+                for path, content in files.items():
+                    (draft / path).parent.mkdir(parents=True, exist_ok=True)
+                    (draft / path).write_bytes(_FROM.sub(self._base, content) if path == "Dockerfile" else content)
         return place
 
     def _base(self, found: re.Match[bytes]) -> bytes:

@@ -23,6 +23,7 @@ from quintain.sandbox.choice import choose
 from quintain.sandbox.container import ContainerBackend
 from quintain.sandbox.doctor import Host, Layer, Sweep, clean, examine, report
 from quintain.sandbox.gvisor import GvisorBackend
+from quintain.sandbox.image.place import published
 from quintain.sandbox.native import NativeBackend
 from quintain.sandbox.pool import Pool
 
@@ -30,5 +31,5 @@ __all__ = [
     "AgentSandboxBackend", "Backend", "BubblewrapBackend", "Capabilities", "ContainerBackend", "DEFAULT_LIMITS",
     "FileInfo", "Files", "Forking", "GvisorBackend", "Host", "Interactive", "Layer", "NativeBackend", "Networked",
     "Pool", "Process", "ProcessInfo", "Sandbox", "Session", "Snapshot", "Snapshots", "Sweep", "Warm", "choose",
-    "clean", "examine", "report",
+    "clean", "examine", "published", "report",
 ]
